@@ -1,0 +1,92 @@
+package cellrt
+
+// MaxArgs is the largest number of integer arguments a node can have.
+const MaxArgs = 4
+
+// Node is one use of a cell in a request's graph. Args are the integers its
+// operations refer to: token ids, positions, lengths.
+type Node struct {
+	Cell *Cell
+	Args [MaxArgs]int32
+}
+
+// Output is what a node reports beside the state it stored: the chosen token
+// and its log-probability, for a cell with a [Greedy] operation. Otherwise it
+// is the zero value.
+type Output struct {
+	Token   int32
+	LogProb float32
+}
+
+// Token is one emitted token. Break marks the first token after a segment
+// boundary, for models that treat an input as several segments; it matters to
+// the text made of the tokens, not to the runtime.
+type Token struct {
+	ID      int32
+	LogProb float32
+	Break   bool
+}
+
+// Reason says why a sequence ended by itself.
+type Reason uint8
+
+// The reasons.
+const (
+	// Stopped: the model ended its output.
+	Stopped Reason = iota + 1
+	// Length: the output reached its bound.
+	Length
+)
+
+// Graph is one request's graph of cells, unfolded as far as it is known. The
+// scheduler calls it while it holds its lock, one call at a time, and never
+// again after the frontier was finished or failed. Calls must be short and
+// must not block, allocate in the steady state, or call the runtime.
+//
+// At any moment of an unfinished graph at least one node is pushed and not yet
+// advanced; a graph that goes quiet without finishing is failed with
+// [ErrStalled].
+type Graph interface {
+	// Start pushes the nodes that are ready at the beginning.
+	Start(f *Frontier)
+	// Advance is told that node n ran with the given output, and pushes the
+	// nodes that this made ready.
+	Advance(n Node, out Output, f *Frontier)
+}
+
+// Frontier collects what a [Graph] reports from one call. It belongs to the
+// scheduler and must not be kept.
+type Frontier struct {
+	nodes  []Node
+	tokens []Token
+	reason Reason
+	err    error
+}
+
+// Push adds a node whose inputs all exist.
+func (f *Frontier) Push(n Node) { f.nodes = append(f.nodes, n) }
+
+// Emit adds a token to the sequence's output.
+func (f *Frontier) Emit(t Token) { f.tokens = append(f.tokens, t) }
+
+// Finish ends the sequence. Nodes still waiting are dropped.
+func (f *Frontier) Finish(r Reason) { f.reason = r }
+
+// Fail ends the sequence with an error. Nodes still waiting are dropped.
+func (f *Frontier) Fail(err error) { f.err = err }
+
+// Nodes returns the nodes pushed so far; the slice is the frontier's own. It
+// lets a graph be tested, or run by hand, without a runtime.
+func (f *Frontier) Nodes() []Node { return f.nodes }
+
+// Tokens returns the tokens emitted so far; the slice is the frontier's own.
+func (f *Frontier) Tokens() []Token { return f.tokens }
+
+// Done returns the reason and the error the graph ended with, both zero while
+// it goes on.
+func (f *Frontier) Done() (Reason, error) { return f.reason, f.err }
+
+// Reset empties the frontier for the next call and keeps its memory.
+func (f *Frontier) Reset() {
+	*f = Frontier{nodes: f.nodes[:0], tokens: f.tokens[:0]}
+}
