@@ -1,0 +1,24 @@
+// Package models says what a model is: a directory with a configuration,
+// weights and vocabulary files, loaded into a program of cells, and the rules
+// that turn a request's input into a graph of those cells.
+//
+//	config.json        model_type picks the family, the rest are its sizes
+//	model.safetensors  weights under PyTorch's own parameter names
+//	*.json             vocabulary files that config.json names
+//	golden.jsonl       inputs with the outputs they must give (optional)
+//	card.md            data, licence and figures, for people (optional)
+//
+//	             Load                    Unfold                 runtime
+//	directory ----------> *Model ------------------> *Request ----------> tokens
+//	                        | Program (cells)          | Graph              |
+//	                        +--- NewText <-------------+--------------------+
+//
+// Each family is a package below this one: it knows its configuration, its
+// tensors, its cells and how a request unfolds into them. This package knows
+// what is common: files, the digest, tokenizers, and the checks of what a
+// client asked for. Everything a client can get wrong ends as an [InputError]
+// with one of the wire's error codes; everything wrong with a model's files
+// ends as an error of [Load] that names the file, the field and its bound.
+//
+// A [Model] is read-only once loaded and safe for concurrent use.
+package models

@@ -1,0 +1,2 @@
+// Package zoo holds the models that every binary carries.
+package zoo
