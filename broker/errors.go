@@ -1,0 +1,69 @@
+package broker
+
+import (
+	"errors"
+	"time"
+)
+
+// Code names the kind of a failure on the wire.
+type Code string
+
+// The codes of the protocol.
+const (
+	CodeBadRequest           Code = "bad_request"
+	CodeUnknownModel         Code = "unknown_model"
+	CodeUnknownVersion       Code = "unknown_version"
+	CodeUnsupportedParameter Code = "unsupported_parameter"
+	CodeInputTooLong         Code = "input_too_long"
+	CodePayloadTooLarge      Code = "payload_too_large"
+	CodeBusy                 Code = "busy"
+	CodeQuotaExceeded        Code = "quota_exceeded"
+	CodeDeadlineExceeded     Code = "deadline_exceeded"
+	CodeNumericalError       Code = "numerical_error"
+	CodeAttemptsExhausted    Code = "attempts_exhausted"
+	CodeShuttingDown         Code = "shutting_down"
+	CodeInternal             Code = "internal"
+)
+
+// Error is a failure as the wire carries it: the body of an error frame, and
+// what a [Client] returns for a request that ended with one.
+type Error struct {
+	Code    Code
+	Message string
+	// Retryable says that the same request may succeed later.
+	Retryable bool
+	// RetryAfter is how long to wait before a retry; 0 when there is no advice.
+	RetryAfter time.Duration
+}
+
+// Error returns "code: message".
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Is reports whether target is an [*Error] with the same code, so that
+// errors.Is(err, &Error{Code: CodeBusy}) asks for a code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+var (
+	// ErrLeaseLost: the lease's own deadline has passed. Nothing was sent; the
+	// message is or will be somebody else's.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrSettled: the lease was settled, released or rejected before. Nothing
+	// was sent.
+	ErrSettled = errors.New("lease already settled")
+	// ErrNotRedelivered: the request came over the core path, which never
+	// delivers a second time, so there is nothing to hand back.
+	ErrNotRedelivered = errors.New("core requests are never redelivered")
+	// ErrTerminated: the token stream has had its terminal frame. Nothing was
+	// sent.
+	ErrTerminated = errors.New("token stream has ended")
+	// ErrFrameTooLarge: the frame exceeds the server's payload limit. Nothing
+	// was sent; the stream still needs a terminal frame.
+	ErrFrameTooLarge = errors.New("frame exceeds the payload limit")
+	// ErrNoJetStream: the server runs without JetStream.
+	ErrNoJetStream = errors.New("server has no JetStream")
+	// ErrClosed: the client or connection is closed.
+	ErrClosed = errors.New("closed")
+)

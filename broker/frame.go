@@ -1,0 +1,132 @@
+package broker
+
+import (
+	"errors"
+	"time"
+)
+
+// FrameType is the kind of a frame.
+type FrameType string
+
+// The frame types.
+const (
+	FrameAccepted  FrameType = "accepted"
+	FrameToken     FrameType = "token"
+	FrameHeartbeat FrameType = "heartbeat"
+	FrameFinal     FrameType = "final"
+	FrameError     FrameType = "error"
+	FrameRetry     FrameType = "retry"
+)
+
+// Terminal reports whether a frame of this type ends its request.
+func (t FrameType) Terminal() bool { return t == FrameFinal || t == FrameError }
+
+// FinishReason says why a sequence ended.
+type FinishReason string
+
+// The finish reasons.
+const (
+	FinishStop       FinishReason = "stop"
+	FinishLength     FinishReason = "length"
+	FinishCancelled  FinishReason = "cancelled"
+	FinishDeadline   FinishReason = "deadline"
+	FinishClientGone FinishReason = "client_gone"
+)
+
+// TokenLogProb is a candidate token and its log-probability. NaN and
+// infinities travel as null and come back as NaN.
+type TokenLogProb struct {
+	ID      int32
+	LogProb float64
+}
+
+// Score is a label's probability.
+type Score struct {
+	Label string
+	Value float64
+}
+
+// Alternative is one of the n best outputs of a search.
+type Alternative struct {
+	Text         string
+	Tokens       []int32
+	LogProb      float64
+	FinishReason FinishReason
+}
+
+// Usage counts tokens.
+type Usage struct {
+	InputTokens  int
+	OutputTokens int
+}
+
+// Timing is where a request's time went: waiting in the broker, waiting in the
+// worker, until the first token (from admission), altogether (from publishing).
+type Timing struct {
+	Broker, Queue, FirstToken, Total time.Duration
+}
+
+// Frame is one message on a reply subject. Type says which fields count; the
+// others are zero.
+type Frame struct {
+	Type FrameType
+	// ID, Epoch, Attempt and Seq are filled in by [TokenStream].
+	ID             string
+	Epoch, Attempt uint64
+	Seq            uint64
+
+	// Of accepted; final has all but Worker.
+	Worker, Model, Version, Digest string
+
+	// Of token (delta, new ids) and final (whole output).
+	Text   string
+	Tokens []int32
+	// Index is the position of the first id of a token frame.
+	Index int
+	// LogProbs has the candidates of each token of a token frame, best first.
+	LogProbs [][]TokenLogProb
+	// Provisional marks the text of a search that may still change; Revision
+	// counts its versions.
+	Provisional bool
+	Revision    int
+
+	// Phase of a heartbeat.
+	Phase string
+
+	// Final is set in a final frame.
+	Final *Final
+	// Error is set in an error frame.
+	Error *Error
+	// Meta of the request, in a final and in an error frame.
+	Meta map[string]any
+}
+
+// Final is what only a final frame has.
+type Final struct {
+	FinishReason FinishReason
+	// LogProb is the sum over the output, end token included; NaN when unknown.
+	LogProb float64
+	// Label and Scores of a classification.
+	Label        string
+	Scores       []Score
+	Alternatives []Alternative
+	Usage        Usage
+	Timing       Timing
+	// Deterministic says that another attempt gives the same output.
+	Deterministic bool
+	// Echo is the input, when the request asked for it.
+	Echo *Input
+}
+
+// AppendFrame appends the encoding of f to dst. It allocates only to grow dst,
+// except for Meta. A Meta that holds values of other types than those of
+// [Params] is an error.
+func AppendFrame(dst []byte, enc Encoding, f *Frame) ([]byte, error) {
+	return dst, errors.New("append frame: no encoder")
+}
+
+// DecodeFrame decodes a frame of either encoding. Payload may be hostile: it
+// is checked as requests are. Nothing of payload is kept.
+func DecodeFrame(payload []byte) (Frame, error) {
+	return Frame{}, errors.New("decode frame: no decoder")
+}

@@ -1,0 +1,96 @@
+package broker
+
+import "time"
+
+// Priority is the queue of a durable request.
+type Priority string
+
+// The priorities, most urgent first. A request without one is [Std].
+const (
+	High Priority = "high"
+	Std  Priority = "std"
+	Low  Priority = "low"
+)
+
+// Encoding is the form of a payload. Frames use the encoding of their request.
+type Encoding uint8
+
+// The encodings. A plain-text request is answered in JSON, so its Encoding is
+// [JSON].
+const (
+	MsgPack Encoding = iota
+	JSON
+)
+
+// Mode says which frames a request wants.
+type Mode string
+
+// The modes of the Infer-Mode header.
+const (
+	// ModeStream sends tokens as they come.
+	ModeStream Mode = "stream"
+	// ModeFinal sends accepted, heartbeats and the terminal frame only.
+	ModeFinal Mode = "final"
+)
+
+// OnGone says what happens when nobody listens to the frames any more.
+type OnGone string
+
+// The policies of the Infer-On-Gone header.
+const (
+	OnGoneCancel OnGone = "cancel"
+	OnGoneFinish OnGone = "finish"
+)
+
+// Input is what the model reads: a text, or token ids.
+type Input struct {
+	Text string
+	IDs  []int32
+	// IsIDs tells an empty list of ids from an empty text.
+	IsIDs bool
+}
+
+// Params are the parameters of a request; nil is absent. Which of them a model
+// supports is its family's matter.
+type Params struct {
+	MaxTokens   *int
+	Temperature *float64
+	TopP        *float64
+	TopK        *int
+	Seed        *uint64
+	Stop        []string
+	BeamWidth   *int
+	NBest       *int
+	LogProbs    *int
+	// Echo asks for the input in the final frame.
+	Echo bool
+	// Meta comes back untouched in the terminal frame. Its values are nil,
+	// bool, int64, uint64, float64, string, []byte, []any and map[string]any.
+	Meta map[string]any
+}
+
+// Request is a decoded request. The receiver of a [Delivery] owns it.
+type Request struct {
+	// ID names the request; [A-Za-z0-9]{8,32}.
+	ID     string
+	Model  string
+	Client string
+	// Version pins a model version; empty is any.
+	Version  string
+	Priority Priority
+	Encoding Encoding
+	Mode     Mode
+	OnGone   OnGone
+	// Deadline ends the whole budget of the request; zero is none.
+	Deadline    time.Time
+	TraceParent string
+	// Durable tells the JetStream path from the core path.
+	Durable bool
+	// Reply is the subject of the frames.
+	Reply string
+	// Published is when the server stored the message (durable path), or when
+	// it arrived here (core path).
+	Published time.Time
+	Input     Input
+	Params    Params
+}
