@@ -1,0 +1,46 @@
+package cellrt
+
+import "errors"
+
+// Model is a program with an arena for its sequences, in a [Scheduler] or a
+// [Runtime]. Its methods are safe for concurrent use.
+type Model struct {
+	program    *Program
+	arena      *arena
+	queues     []*readyQueue // one for each cell, by Cell.Index
+	sequences  int           // submitted and not ended
+	loaded     bool
+	executable Executable // nil without a backend
+	runners    []Runner   // one for each executor
+}
+
+// NewModel returns a model with its own arena of slots for [Scheduler.Add].
+// [Runtime.Load] makes the models of a runtime.
+func NewModel(p *Program, slots int) (*Model, error) {
+	if slots < 1 || slots > maxSlots {
+		return nil, errors.New("slots: want 1 to 1,000,000")
+	}
+	m := &Model{program: p, arena: newArena(slots)}
+	for _, c := range p.Cells {
+		m.queues = append(m.queues, &readyQueue{model: m, cell: c})
+	}
+	return m, nil
+}
+
+// maxSlots bounds the slots of a model; far beyond what a machine can serve,
+// but far below what an index can hold.
+const maxSlots = 1_000_000
+
+// Program returns the program the model runs.
+func (m *Model) Program() *Program { return m.program }
+
+// Slots returns how many sequences of the model can be live at once.
+func (m *Model) Slots() int { return m.arena.slots() }
+
+// queue returns the ready queue of a cell of the model's program.
+func (m *Model) queue(c *Cell) *readyQueue {
+	if c == nil || c.index >= len(m.queues) || m.queues[c.index].cell != c {
+		panic("cellrt: a graph pushed a node of a cell that its model's program does not have")
+	}
+	return m.queues[c.index]
+}

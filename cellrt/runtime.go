@@ -1,0 +1,214 @@
+package cellrt
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Runtime runs sequences on a backend: a [Scheduler] under a lock, executors
+// that run its batches, and a sink for the results. Its methods are safe for
+// concurrent use.
+type Runtime struct {
+	cfg     Config
+	backend Backend
+	sink    Sink
+
+	mu       sync.Mutex
+	wake     sync.Cond // nodes became ready, or the runtime stops; uses mu
+	sched    *Scheduler
+	started  bool // Run was called
+	stopping bool // Run's context ended
+}
+
+// Sink receives what sequences produce. Its implementation is the consumer's.
+type Sink interface {
+	// Deliver is called after each step, and from Submit and Cancel when a
+	// sequence ends there, with the runtime's lock held: it must not block and
+	// must not call the runtime, and a caller of the runtime must not hold a
+	// lock that Deliver takes. Calls come one at a time. The slice and the
+	// tokens in it are valid until Deliver returns.
+	//
+	// The tokens of a sequence come in order, and exactly one result of each
+	// submitted sequence is Done, its last. Its slot is free by then.
+	Deliver(results []Result)
+}
+
+// New returns a runtime without models. Zero fields of cfg take their
+// defaults.
+func New(cfg Config, b Backend, sink Sink) (*Runtime, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("runtime configuration: %w", err)
+	}
+	r := &Runtime{cfg: cfg, backend: b, sink: sink, sched: NewScheduler(cfg.MaxRows)}
+	r.wake.L = &r.mu
+	return r, nil
+}
+
+// Load packs a program's weights, allocates an arena of slots (1 to 1,000,000)
+// and makes the model known. It may be called while the runtime runs and does
+// not delay steps. It fails with [ErrStopped] or when the backend cannot run
+// the program.
+func (r *Runtime) Load(p *Program, slots int) (*Model, error) {
+	m, err := NewModel(p, slots)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", p.Name, err)
+	}
+	if m.executable, err = r.backend.Load(p, slots); err != nil {
+		return nil, fmt.Errorf("load %s: %w", p.Name, err)
+	}
+	for range r.cfg.Executors {
+		m.runners = append(m.runners, m.executable.NewRunner())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping {
+		return nil, fmt.Errorf("load %s: %w", p.Name, ErrStopped)
+	}
+	r.sched.Add(m)
+	return m, nil
+}
+
+// Unload forgets a model, whose memory goes when the caller drops it too. It
+// fails with [ErrBusy] while sequences of the model are live and with
+// [ErrUnloaded] when the model is not loaded.
+func (r *Runtime) Unload(m *Model) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sched.Remove(m)
+}
+
+// Submit starts a sequence: it takes a slot and its first nodes join the next
+// step. It never waits for a running step. It fails with [ErrNoSlot],
+// [ErrStopped] or [ErrUnloaded]; the sequence can then be submitted again.
+// Sequences may be submitted before Run. To submit one twice is a programmer's
+// error and panics.
+func (r *Runtime) Submit(s *Sequence) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping {
+		return ErrStopped
+	}
+	if err := r.sched.Submit(s); err != nil {
+		return err
+	}
+	r.deliver()
+	r.wake.Signal()
+	return nil
+}
+
+// Cancel ends a sequence: after at most the steps that are running now its
+// last result arrives, with Err = cause. No tokens come after Cancel returned.
+// It reports false, and does nothing, when the sequence had ended or been
+// cancelled before, or was never submitted.
+func (r *Runtime) Cancel(s *Sequence, cause error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cancelled := r.sched.Cancel(s, cause)
+	r.deliver()
+	return cancelled
+}
+
+// Stats returns the runtime's state. It allocates; call it at a human pace.
+func (r *Runtime) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sched.Stats()
+}
+
+// Run runs the executors until ctx ends. The steps running then complete, and
+// every sequence still live ends with [ErrStopped] before Run returns nil. A
+// runtime runs once: a second call fails with [ErrRunning].
+//
+// A panic in a graph, a sink or the backend is a programmer's error, after
+// which the states in memory cannot be trusted: it is not recovered.
+func (r *Runtime) Run(ctx context.Context) error {
+	r.mu.Lock()
+	if r.started {
+		r.mu.Unlock()
+		return ErrRunning
+	}
+	r.started = true
+	r.mu.Unlock()
+
+	unhook := context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.stopping = true
+		r.wake.Broadcast()
+	})
+	defer unhook()
+
+	var executors sync.WaitGroup
+	for i := range r.cfg.Executors {
+		executors.Go(func() { r.execute(i) })
+	}
+	executors.Wait()
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sched.CancelAll(ErrStopped)
+	r.deliver()
+	return nil
+}
+
+// execute is the loop of one executor.
+func (r *Runtime) execute(executor int) {
+	var b Batch
+	for {
+		ready, ok := r.next(&b)
+		if !ok {
+			return
+		}
+		var began time.Time
+		if r.cfg.Trace.Step != nil {
+			began = time.Now()
+		}
+		computed := b.Model.runners[executor].Run(b.Cell, b.Rows, b.Outputs)
+		var took time.Duration
+		if r.cfg.Trace.Step != nil {
+			took = time.Since(began)
+		}
+		r.complete(&b, computed)
+		if r.cfg.Trace.Step != nil {
+			r.cfg.Trace.Step(StepTrace{
+				Program: b.Model.program.Name, Cell: b.Cell.Name, Rows: len(b.Rows), Ready: ready, Duration: took,
+			})
+		}
+	}
+}
+
+// next waits for a batch. It returns how many nodes it left waiting, and false
+// when the runtime stops.
+func (r *Runtime) next(b *Batch) (ready int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !r.stopping {
+		if r.sched.Next(b) {
+			if ready = r.sched.Ready(); ready > 0 {
+				r.wake.Signal() // another executor can take them
+			}
+			return ready, true
+		}
+		r.wake.Wait()
+	}
+	return 0, false
+}
+
+// complete takes a batch's outputs over and delivers what came of them.
+func (r *Runtime) complete(b *Batch, computed int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sched.Complete(b, computed)
+	r.deliver()
+}
+
+// deliver hands the results to the sink. The caller holds the lock.
+func (r *Runtime) deliver() {
+	if results := r.sched.Results(); len(results) > 0 {
+		r.sink.Deliver(results)
+		r.sched.Clear()
+	}
+}

@@ -1,0 +1,50 @@
+package cellrt
+
+// phase is where a sequence stands.
+//
+//	created --Submit--> live --end decided--> ending --last node back--> ended
+//
+// A sequence with nothing in flight passes through ending at once.
+type phase uint8
+
+const (
+	created phase = iota
+	live
+	ending
+	ended
+)
+
+// Sequence is the runtime's state of one request: its graph, its slot while it
+// is live, and the nodes it waits for. It is submitted once and ends once; its
+// last [Result] has Done set. After that it is garbage.
+//
+// The exported methods are safe for concurrent use. Everything else belongs to
+// the scheduler.
+type Sequence struct {
+	model *Model
+	graph Graph
+	owner any
+
+	phase      phase
+	reason     Reason
+	err        error
+	cancelled  bool
+	slot       int32
+	generation uint32
+	inFlight   int        // nodes in batches that have not completed
+	ready      *readyNode // this sequence's nodes in the ready queues
+	prev, next *Sequence  // the scheduler's list of sequences that have not ended
+}
+
+// NewSequence returns a sequence that will run g on m. Owner is the caller's
+// own and comes back through [Sequence.Owner], so that a [Sink] finds whom a
+// result is for without a lookup.
+func NewSequence(m *Model, g Graph, owner any) *Sequence {
+	return &Sequence{model: m, graph: g, owner: owner}
+}
+
+// Owner returns what the sequence was made with.
+func (s *Sequence) Owner() any { return s.owner }
+
+// Model returns the model the sequence runs on.
+func (s *Sequence) Model() *Model { return s.model }
