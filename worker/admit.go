@@ -1,0 +1,156 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models"
+)
+
+// handBackDelay is how long the broker holds back a request that was handed
+// back, so that it does not return to the worker that is leaving.
+const handBackDelay = 100 * time.Millisecond
+
+// noSlotDelay is how long a request rests that found no slot.
+const noSlotDelay = 250 * time.Millisecond
+
+// admit takes a delivery: it becomes a run that the runtime works on, or one
+// that the publisher only has to answer. It does not block; the delivery's
+// credit is given back when the publisher has closed the run.
+func (w *Worker) admit(d *broker.Delivery) {
+	now := time.Now()
+	r := newRun(d, w.frames.Stream(d), now)
+	if d.Lease.Attempt > 1 {
+		w.metrics.redeliveries.Inc()
+	}
+	switch {
+	case w.draining.Load():
+		w.outbox.end(r, errHandBack)
+		return
+	case d.Err != nil:
+		w.refuse(r, d.Err)
+		return
+	}
+	if refusal := w.prepare(r, now); refusal != nil {
+		w.refuse(r, refusal)
+		return
+	}
+	if !w.table.add(r, now) {
+		w.outbox.end(r, errCancelled)
+		return
+	}
+	w.submit(r)
+}
+
+// prepare checks everything that can be wrong with a well-formed request and
+// unfolds it.
+func (w *Worker) prepare(r *run, now time.Time) *broker.Error {
+	req := r.req
+	s := w.served[req.Model]
+	if s == nil {
+		return &broker.Error{Code: broker.CodeUnknownModel, Message: fmt.Sprintf("model %q is not served here", req.Model)}
+	}
+	r.served = s
+	if req.Version != "" && req.Version != s.model.Version() {
+		return &broker.Error{
+			Code:    broker.CodeUnknownVersion,
+			Message: fmt.Sprintf("model %q is served in version %q, not %q", req.Model, s.model.Version(), req.Version),
+		}
+	}
+	if !req.Deadline.IsZero() && !now.Before(req.Deadline) {
+		return &broker.Error{Code: broker.CodeDeadlineExceeded, Message: "the deadline passed before the request started"}
+	}
+	unfolded, err := w.unfold(s.model, req)
+	if err != nil {
+		var input *models.InputError
+		if errors.As(err, &input) {
+			return &broker.Error{Code: broker.Code(input.Code), Message: input.Error()}
+		}
+		return &broker.Error{Code: broker.CodeInternal, Message: "the input could not be prepared"}
+	}
+	r.unfolded = unfolded
+	r.reserve(unfolded.MaxTokens)
+	return nil
+}
+
+// unfold has the model tokenize and unfold a request. Tokenizers read hostile
+// input, so this is the one place where a panic is contained: it costs the
+// request, not the worker.
+func (w *Worker) unfold(m *models.Model, req *broker.Request) (unfolded *models.Request, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			w.log.LogAttrs(context.Background(), slog.LevelError, "unfolding panicked",
+				slog.String("request_id", req.ID), slog.String("model", m.Name()), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	return m.Unfold(modelInput(req.Input), models.Params{
+		MaxTokens: req.Params.MaxTokens, Temperature: req.Params.Temperature,
+		TopK: req.Params.TopK, TopP: req.Params.TopP, Seed: req.Params.Seed, Stop: req.Params.Stop,
+		BeamWidth: req.Params.BeamWidth, NBest: req.Params.NBest, LogProbs: req.Params.LogProbs,
+	})
+}
+
+func modelInput(in broker.Input) models.Input {
+	if !in.IsIDs {
+		return models.Input{Text: in.Text}
+	}
+	if in.IDs == nil {
+		return models.Input{IDs: []int32{}}
+	}
+	return models.Input{IDs: in.IDs}
+}
+
+// submit gives the run to the runtime. The publisher learns of it first, so
+// that accepted precedes every token.
+func (w *Worker) submit(r *run) {
+	r.seq = cellrt.NewSequence(r.served.loaded, r.unfolded.Graph, r)
+	r.admitted = time.Now()
+	if deadline := r.req.Deadline; !deadline.IsZero() {
+		r.expiry = time.AfterFunc(time.Until(deadline), func() { w.stop(r, errDeadline) })
+	}
+	w.outbox.join(r)
+	if err := w.runtime.Submit(r.seq); err != nil {
+		w.outbox.end(r, err)
+		return
+	}
+	if cause := w.outbox.markSubmitted(r); cause != nil {
+		w.runtime.Cancel(r.seq, cause)
+	}
+}
+
+// stop ends a run within a step; cause decides what its client is told. The
+// first cause counts. A run that has ended by itself stays as it ended.
+func (w *Worker) stop(r *run, cause error) {
+	if w.outbox.askStop(r, cause) {
+		w.runtime.Cancel(r.seq, cause)
+	}
+}
+
+// refuse answers a request with an error, without running it.
+func (w *Worker) refuse(r *run, refusal *broker.Error) {
+	r.refusal = refusal
+	w.outbox.end(r, refusal)
+}
+
+// cancel is the endpoint of cancel requests.
+func (w *Worker) cancel(client, id string) broker.CancelState {
+	runs, state := w.table.find(requestKey{client: client, id: id}, time.Now())
+	for _, r := range runs {
+		w.stop(r, errCancelled)
+	}
+	return state
+}
+
+// gone is told by the broker that nobody listens to a stream.
+func (w *Worker) gone(s *broker.TokenStream) {
+	if r := w.table.ofStream(s); r != nil && r.req.OnGone != broker.OnGoneFinish {
+		w.stop(r, errClientGone)
+	}
+}

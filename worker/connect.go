@@ -1,0 +1,110 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cellmq/cellmq/broker"
+)
+
+// connect reaches the broker, starting an embedded one when none is
+// configured, and makes sure that the streams and consumers are there. The
+// returned function takes down what was brought up.
+func (w *Worker) connect(ctx context.Context) (disconnect func(), err error) {
+	server, owned, err := w.startServer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shutdown := func() {
+		if owned {
+			server.Shutdown()
+		}
+	}
+	conn, err := broker.Connect(ctx, w.brokerConfig(server))
+	if err != nil {
+		shutdown()
+		return nil, err
+	}
+	disconnect = func() {
+		ctx, cancel := context.WithTimeout(context.Background(), handBackWait)
+		defer cancel()
+		w.closeQuietly("connection", func() error { return conn.Close(ctx) })
+		shutdown()
+	}
+	if err := conn.EnsureStreams(ctx, w.modelNames()); err != nil {
+		disconnect()
+		return nil, err
+	}
+	if err := conn.EnsureConsumers(ctx, w.modelNames()); err != nil {
+		disconnect()
+		return nil, err
+	}
+	w.conn = conn
+	return disconnect, nil
+}
+
+// startServer returns the embedded server to use, nil for a configured one, and
+// whether the worker has to shut it down.
+func (w *Worker) startServer(ctx context.Context) (server *broker.Server, owned bool, err error) {
+	if w.deps.Server != nil || w.cfg.NatsURL != "" {
+		return w.deps.Server, false, nil
+	}
+	dir, err := w.cfg.DataPath()
+	if err != nil {
+		return nil, false, err
+	}
+	server, err = broker.StartServer(ctx, broker.ServerConfig{
+		DataDir: dir, Host: w.cfg.EmbeddedHost, Port: w.cfg.EmbeddedPort, Logger: w.log,
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	w.log.LogAttrs(ctx, slog.LevelInfo, "embedded server started", slog.String("url", server.URL()), slog.String("data_dir", dir))
+	return server, true, nil
+}
+
+func (w *Worker) brokerConfig(server *broker.Server) broker.Config {
+	var options []nats.Option
+	if w.cfg.NatsCredentials != "" {
+		options = append(options, nats.UserCredentials(w.cfg.NatsCredentials))
+	}
+	return broker.Config{
+		URL: w.cfg.NatsURL, Server: server, Name: w.cfg.Name, Options: options,
+		RetryConnect: server == nil, Logger: w.log,
+		Prefix: w.cfg.SubjectPrefix, MaxPayload: w.cfg.MaxPayload, AckWait: w.cfg.AckWait,
+		Stream: broker.StreamConfig{
+			MaxMessages: int64(w.cfg.MaxQueued), MaxPerClient: int64(w.cfg.MaxQueuedPerClient), MaxAge: w.cfg.MaxQueuedAge,
+		},
+	}
+}
+
+// servedModels describes the models for discovery, in the order of their names.
+func (w *Worker) servedModels() []broker.ServedModel {
+	out := make([]broker.ServedModel, 0, len(w.served))
+	for _, s := range w.served {
+		out = append(out, broker.ServedModel{Name: s.model.Name(), Version: s.model.Version(), Digest: s.model.Digest()})
+	}
+	slices.SortFunc(out, func(a, b broker.ServedModel) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// serviceStats is what service discovery shows as this worker's own figures.
+func (w *Worker) serviceStats() any {
+	stats := w.runtime.Stats()
+	return struct {
+		Running       int    `json:"running"`
+		Slots         int    `json:"slots"`
+		RealtimeSlots int    `json:"realtime_slots"`
+		Draining      bool   `json:"draining"`
+		Tokens        uint64 `json:"tokens"`
+		Steps         uint64 `json:"steps"`
+		Rows          uint64 `json:"rows"`
+	}{
+		w.table.count(), w.cfg.Slots, w.cfg.realtimeSlots(), w.draining.Load(),
+		stats.Tokens, stats.Steps, stats.Rows,
+	}
+}

@@ -1,0 +1,23 @@
+package worker
+
+import "errors"
+
+// The causes that end a run from outside. They reach the publisher as the
+// error of a sequence's last result and decide what the client is told and
+// what becomes of the lease.
+var (
+	// errCancelled: the client asked for it.
+	errCancelled = errors.New("cancelled by the client")
+	// errDeadline: the request's deadline passed.
+	errDeadline = errors.New("deadline passed")
+	// errClientGone: nobody listens to the frames.
+	errClientGone = errors.New("client gone")
+	// errLeaseLost: the lease ran out. Nothing is emitted, nothing settled.
+	errLeaseLost = errors.New("lease lost")
+	// errHandBack: the worker stops and somebody else shall serve the request.
+	errHandBack = errors.New("worker is shutting down")
+)
+
+// ErrModel is wrapped by every failure to find, load or verify a model. The
+// worker has not served anything when Run returns it.
+var ErrModel = errors.New("model not servable")

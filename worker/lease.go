@@ -1,0 +1,60 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+)
+
+// keepLeases extends the leases of running requests three times per ack wait,
+// as long as the step loop moves. A worker whose loop hangs lets its leases run
+// out, and another one takes over.
+func (w *Worker) keepLeases(ctx context.Context) {
+	ticker := time.NewTicker(w.cfg.AckWait / 3)
+	defer ticker.Stop()
+	var seen progress
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			stats := w.runtime.Stats()
+			moved := seen.moved(stats.Steps, stats.Running)
+			w.stuck.Store(!moved)
+			if !moved {
+				w.log.LogAttrs(ctx, slog.LevelError, "step loop makes no progress, leases run out",
+					slog.Int("running", w.table.count()))
+				continue
+			}
+			w.extendLeases(now)
+		}
+	}
+}
+
+// extendLeases extends the lease of every run. One that is lost already stops.
+func (w *Worker) extendLeases(now time.Time) {
+	for _, r := range w.table.all() {
+		if r.delivery.Lease.Core() {
+			continue
+		}
+		// Any other failure is the connection's: the next turn tries again while
+		// the lease lasts. A settled one belongs to a run that is being closed.
+		if err := r.delivery.Lease.Extend(now); errors.Is(err, broker.ErrLeaseLost) {
+			w.stop(r, errLeaseLost)
+		}
+	}
+}
+
+// progress tells a step loop that works from one that hangs.
+type progress struct{ steps uint64 }
+
+// moved reports whether the loop ran a step since the last call or had nothing
+// to run: a live sequence always has a node waiting or under way.
+func (p *progress) moved(steps uint64, running int) bool {
+	moved := steps != p.steps || running == 0
+	p.steps = steps
+	return moved
+}

@@ -1,0 +1,121 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sort"
+
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/models/zoo"
+)
+
+// findModels loads the bundled models and those of the configured directories,
+// as far as they are wanted, in the order of their names.
+func findModels(cfg ServeConfig) ([]*models.Model, error) {
+	wanted := func(name string) bool { return len(cfg.Models) == 0 || slices.Contains(cfg.Models, name) }
+	found := map[string]*models.Model{}
+	from := map[string]string{}
+	for _, dir := range cfg.ModelDirs {
+		loaded, err := models.LoadDir(dir)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrModel, dir, err)
+		}
+		if len(loaded) == 0 {
+			return nil, fmt.Errorf("%w: %s has no sub-directory with a config.json", ErrModel, dir)
+		}
+		for _, m := range loaded {
+			if other, ok := from[m.Name()]; ok {
+				return nil, fmt.Errorf("%w: %s is in %s and in %s", ErrModel, m.Name(), other, dir)
+			}
+			from[m.Name()] = dir
+			if wanted(m.Name()) {
+				found[m.Name()] = m
+			}
+		}
+	}
+	for _, name := range zoo.Names() {
+		if found[name] != nil || !wanted(name) {
+			continue
+		}
+		m, err := zoo.Load(name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrModel, name, err)
+		}
+		found[name] = m
+	}
+	for _, name := range cfg.Models {
+		if found[name] == nil {
+			return nil, fmt.Errorf("%w: %s is neither bundled nor in a model directory", ErrModel, name)
+		}
+	}
+	out := make([]*models.Model, 0, len(found))
+	for _, m := range found {
+		out = append(out, m)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name() < out[j].Name() })
+	return out, nil
+}
+
+// load puts the models into the runtime, which must run, and checks each
+// against its golden outputs.
+func (w *Worker) load(ctx context.Context, found []*models.Model) error {
+	slots := w.cfg.Slots + w.cfg.realtimeSlots()
+	for _, m := range found {
+		loaded, err := w.runtime.Load(m.Program(), slots)
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrModel, m.Name(), err)
+		}
+		s := &served{model: m, loaded: loaded}
+		if err := m.VerifyGolden(ctx, func(ctx context.Context, r *models.Request) (models.Output, error) {
+			return w.rehearse(ctx, s, r)
+		}); err != nil {
+			return fmt.Errorf("%w: %s: golden outputs: %w", ErrModel, m.Name(), err)
+		}
+		w.served[m.Name()] = s
+		w.log.LogAttrs(ctx, slog.LevelInfo, "model loaded",
+			slog.String("model", m.Name()), slog.String("version", m.Version()), slog.String("family", m.Family()),
+			slog.Int("parameters", m.Parameters()), slog.String("digest", m.Digest()))
+	}
+	if len(w.served) == 0 {
+		return fmt.Errorf("%w: there is none", ErrModel)
+	}
+	return nil
+}
+
+// rehearsal is a sequence that no client asked for.
+type rehearsal struct {
+	out  models.Output
+	err  error
+	done chan struct{}
+}
+
+// take is called by the outbox with its lock held.
+func (r *rehearsal) take(res *cellrt.Result) {
+	r.out.Tokens = append(r.out.Tokens, res.Tokens...)
+	if res.Done {
+		r.out.Reason, r.err = res.Reason, res.Err
+		close(r.done)
+	}
+}
+
+// rehearse runs a request to its end.
+func (w *Worker) rehearse(ctx context.Context, s *served, req *models.Request) (models.Output, error) {
+	r := &rehearsal{done: make(chan struct{})}
+	seq := cellrt.NewSequence(s.loaded, req.Graph, r)
+	if err := w.runtime.Submit(seq); err != nil {
+		return models.Output{}, err
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		if w.runtime.Cancel(seq, context.Cause(ctx)) {
+			<-r.done
+		}
+		return models.Output{}, errors.Join(context.Cause(ctx), r.err)
+	}
+	return r.out, r.err
+}

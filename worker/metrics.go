@@ -1,0 +1,152 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cellmq/cellmq/cellrt"
+)
+
+// The outcomes of a run beside its finish reason or error code.
+const (
+	outcomeHandedBack = "handed_back"
+	outcomeLeaseLost  = "lease_lost"
+	outcomeNoReply    = "no_reply"
+	outcomeUnsent     = "unsent"
+)
+
+// metrics is everything the worker counts. Model names are those it serves or
+// "unknown"; outcomes and codes are closed sets: labels are bounded.
+type metrics struct {
+	requests     *prometheus.CounterVec // model, outcome
+	refusals     *prometheus.CounterVec // code
+	redeliveries prometheus.Counter
+	rows         prometheus.Histogram
+	step         prometheus.Histogram
+	brokerWait   prometheus.Histogram
+	queueWait    prometheus.Histogram
+	firstToken   prometheus.Histogram
+	total        prometheus.Histogram
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	seconds := prometheus.ExponentialBuckets(0.001, 2, 16)
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	}
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cellmq_requests_total",
+			Help: "Requests that left the worker, by finish reason, error code, handed_back, lease_lost, no_reply or unsent.",
+		}, []string{"model", "outcome"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cellmq_refusals_total", Help: "Requests answered with an error without running, by error code.",
+		}, []string{"code"}),
+		redeliveries: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cellmq_redeliveries_total", Help: "Requests that came for another attempt.",
+		}),
+		rows: histogram("cellmq_step_rows", "Rows in a step.", prometheus.ExponentialBuckets(1, 2, 9)),
+		step: histogram("cellmq_step_duration_seconds", "Time the backend took for a step.",
+			prometheus.ExponentialBuckets(0.000_02, 2, 16)),
+		brokerWait: histogram("cellmq_broker_wait_seconds", "Time from publishing to arrival at the worker.", seconds),
+		queueWait: histogram("cellmq_queue_wait_seconds", "Time from arrival to submission to the step loop.",
+			prometheus.ExponentialBuckets(0.000_01, 4, 10)),
+		firstToken: histogram("cellmq_first_token_seconds", "Time from arrival to the first token.", seconds),
+		total:      histogram("cellmq_request_duration_seconds", "Time from publishing to the terminal frame.", seconds),
+	}
+	reg.MustRegister(m.requests, m.refusals, m.redeliveries, m.rows, m.step,
+		m.brokerWait, m.queueWait, m.firstToken, m.total)
+	return m
+}
+
+// stepped is the runtime's trace.
+func (m *metrics) stepped(t cellrt.StepTrace) {
+	m.rows.Observe(float64(t.Rows))
+	m.step.Observe(t.Duration.Seconds())
+}
+
+// closed counts a run that left.
+func (m *metrics) closed(r *run, outcome string, now time.Time) {
+	m.requests.WithLabelValues(r.modelLabel(), outcome).Inc()
+	if r.refusal != nil {
+		m.refusals.WithLabelValues(outcome).Inc()
+		return
+	}
+	timing := r.timing(now)
+	m.brokerWait.Observe(timing.Broker.Seconds())
+	m.queueWait.Observe(timing.Queue.Seconds())
+	if !r.firstToken.IsZero() {
+		m.firstToken.Observe(timing.FirstToken.Seconds())
+	}
+	m.total.Observe(timing.Total.Seconds())
+}
+
+// live are the figures that are read where they live when somebody asks.
+type live struct {
+	running     func() int
+	slots       func() (durable, realtime int)
+	free        func() (durable, realtime int)
+	stats       func() cellrt.Stats
+	runningDesc *prometheus.Desc
+	slotsDesc   *prometheus.Desc
+	freeDesc    *prometheus.Desc
+	tokensDesc  *prometheus.Desc
+	stepsDesc   *prometheus.Desc
+	rowsDesc    *prometheus.Desc
+	paddedDesc  *prometheus.Desc
+}
+
+// newLive returns the collector of w's live figures.
+func newLive(w *Worker) *live {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &live{
+		running: w.table.count,
+		slots:   func() (int, int) { return w.cfg.Slots, w.cfg.realtimeSlots() },
+		free:    func() (int, int) { return w.durable.Free(), w.realtime.Free() },
+		stats:   w.runtime.Stats,
+
+		runningDesc: desc("cellmq_running_requests", "Requests that run now."),
+		slotsDesc:   desc("cellmq_slots", "Requests that can run at the same time.", "path"),
+		freeDesc:    desc("cellmq_free_slots", "Slots that nobody holds and no pull has asked requests for.", "path"),
+		tokensDesc:  desc("cellmq_tokens_total", "Tokens emitted."),
+		stepsDesc:   desc("cellmq_steps_total", "Steps run.", "model", "cell"),
+		rowsDesc:    desc("cellmq_rows_total", "Rows run.", "model", "cell"),
+		paddedDesc:  desc("cellmq_padded_rows_total", "Rows computed that were no request's."),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (l *live) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		l.runningDesc, l.slotsDesc, l.freeDesc, l.tokensDesc, l.stepsDesc, l.rowsDesc, l.paddedDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (l *live) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge(l.runningDesc, l.running())
+	durable, realtime := l.slots()
+	gauge(l.slotsDesc, durable, "durable")
+	gauge(l.slotsDesc, realtime, "realtime")
+	durable, realtime = l.free()
+	gauge(l.freeDesc, durable, "durable")
+	gauge(l.freeDesc, realtime, "realtime")
+	stats := l.stats()
+	counter(l.tokensDesc, stats.Tokens)
+	counter(l.paddedDesc, stats.PaddedRows)
+	for _, c := range stats.Cells {
+		counter(l.stepsDesc, c.Steps, c.Program, c.Cell)
+		counter(l.rowsDesc, c.Rows, c.Program, c.Cell)
+	}
+}

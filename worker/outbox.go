@@ -1,0 +1,134 @@
+package worker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cellmq/cellmq/cellrt"
+)
+
+// outbox is where the runtime leaves what sequences produced and where the
+// publisher picks it up. Deliver holds its lock for a few appends, so a step
+// never waits for the network, and what a slow publisher has not fetched yet
+// gathers in the runs themselves, bounded by their output's bound.
+//
+// It is the runtime's [cellrt.Sink]: Deliver runs with the runtime's lock held
+// and takes mu, so nobody may call the runtime while holding mu.
+type outbox struct {
+	// eager wakes the publisher for every token.
+	eager bool
+	// wake has capacity 1: one pending wake-up is as good as many.
+	wake chan struct{}
+
+	mu    sync.Mutex
+	dirty []*run // with news for the publisher, each once
+}
+
+func newOutbox(eager bool) *outbox {
+	return &outbox{eager: eager, wake: make(chan struct{}, 1)}
+}
+
+// Deliver implements [cellrt.Sink].
+func (o *outbox) Deliver(results []cellrt.Result) {
+	now := time.Now()
+	urgent := o.eager
+	o.mu.Lock()
+	for i := range results {
+		switch owner := results[i].Sequence.Owner().(type) {
+		case *run:
+			urgent = owner.take(&results[i], now) || urgent
+			o.mark(owner)
+		case *rehearsal:
+			owner.take(&results[i])
+		}
+	}
+	o.mu.Unlock()
+	if urgent {
+		o.signal()
+	}
+}
+
+// take adds a result to the run and reports whether the publisher should look
+// at once: for the first token and for the end. The caller holds the lock.
+func (r *run) take(res *cellrt.Result, now time.Time) (urgent bool) {
+	if len(res.Tokens) > 0 {
+		if len(r.tokens) == 0 {
+			r.firstToken = now
+			urgent = true
+		}
+		r.tokens = append(r.tokens, res.Tokens...)
+	}
+	if res.Done {
+		r.ended, r.reason, r.err = true, res.Reason, res.Err
+		urgent = true
+	}
+	return urgent
+}
+
+// join makes a run known to the publisher. An ended one, refused by admission,
+// is only to be answered.
+func (o *outbox) join(r *run) {
+	o.mu.Lock()
+	o.mark(r)
+	o.mu.Unlock()
+	o.signal()
+}
+
+// end marks a run that the runtime does not have (any more) as ended.
+func (o *outbox) end(r *run, cause error) {
+	o.mu.Lock()
+	r.ended, r.err = true, cause
+	o.mark(r)
+	o.mu.Unlock()
+	o.signal()
+}
+
+// collect moves what runs have new into the publisher's fields and appends the
+// runs to dst.
+func (o *outbox) collect(dst []*run) []*run {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range o.dirty {
+		r.queued = false
+		r.view, r.over = r.tokens, r.ended
+	}
+	dst = append(dst, o.dirty...)
+	clear(o.dirty)
+	o.dirty = o.dirty[:0]
+	return dst
+}
+
+// markSubmitted says that the runtime has the run's sequence. It returns why
+// the run should stop at once, if somebody asked before.
+func (o *outbox) markSubmitted(r *run) (stopCause error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r.submitted = true
+	return r.stopCause
+}
+
+// askStop notes why a run should stop. It reports whether the runtime has the
+// sequence and this is the first cause: then the caller cancels it.
+func (o *outbox) askStop(r *run, cause error) (cancel bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r.stopCause != nil {
+		return false
+	}
+	r.stopCause = cause
+	return r.submitted
+}
+
+func (o *outbox) mark(r *run) {
+	if !r.queued {
+		r.queued = true
+		o.dirty = append(o.dirty, r)
+	}
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}

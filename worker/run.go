@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"strings"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/models/tokenizer"
+)
+
+// served is a model that this worker serves.
+type served struct {
+	model  *models.Model
+	loaded *cellrt.Model
+}
+
+// run is one request on this worker: a lease, a sequence and a token stream.
+// doc.go has its states. Three parties touch it: the admitting goroutine, which
+// builds it; the runtime, through the outbox; and the publisher, which alone
+// emits frames and closes it.
+type run struct {
+	delivery *broker.Delivery
+	req      *broker.Request
+	stream   *broker.TokenStream
+	arrived  time.Time // when the delivery came
+
+	// Set by admission before the outbox knows the run; nil as far as admission
+	// refused it.
+	served   *served
+	unfolded *models.Request
+	seq      *cellrt.Sequence
+	admitted time.Time
+	refusal  *broker.Error
+	expiry   *time.Timer // ends the run at its deadline; nil without one
+
+	// Guarded by the outbox's lock.
+	tokens     []cellrt.Token // append-only
+	firstToken time.Time
+	ended      bool
+	reason     cellrt.Reason
+	err        error // why it ended, when not by itself
+	queued     bool  // waits in the outbox
+	submitted  bool  // the runtime has the sequence
+	stopCause  error // first cause somebody wanted it stopped for
+
+	// The publisher's.
+	view    []cellrt.Token // what it has collected of tokens
+	over    bool           // what it has collected of ended
+	joined  bool           // accepted was due
+	text    *tokenizer.Text
+	decoded strings.Builder // text of the tokens sent
+	ids     []int32         // ids of the tokens sent
+	last    time.Time       // of the last frame
+	retryAt time.Time       // next try to close after the connection refused
+	giveUp  time.Time       // no more tries after this; zero before the first
+}
+
+// newRun starts the life of a delivery on this worker.
+func newRun(d *broker.Delivery, stream *broker.TokenStream, now time.Time) *run {
+	return &run{delivery: d, req: d.Request, stream: stream, arrived: now}
+}
+
+// key names the run for cancellation.
+func (r *run) key() requestKey { return requestKey{client: r.req.Client, id: r.req.ID} }
+
+// reserve makes room so that emitting tokens does not allocate.
+func (r *run) reserve(tokens int) {
+	tokens = min(tokens, 512)
+	r.tokens = make([]cellrt.Token, 0, tokens)
+	r.ids = make([]int32, 0, tokens)
+	r.decoded.Grow(4 * tokens)
+	r.text = r.served.model.NewText()
+}
+
+// modelLabel is the model's name for metrics: bounded, whatever clients send.
+func (r *run) modelLabel() string {
+	if r.served == nil {
+		return "unknown"
+	}
+	return r.served.model.Name()
+}
+
+// timing returns where the request's time went, seen at its end.
+func (r *run) timing(now time.Time) broker.Timing {
+	t := broker.Timing{Total: max(now.Sub(r.req.Published), 0)}
+	t.Broker = max(r.arrived.Sub(r.req.Published), 0)
+	if !r.admitted.IsZero() {
+		t.Queue = r.admitted.Sub(r.arrived)
+	}
+	if !r.firstToken.IsZero() {
+		t.FirstToken = r.firstToken.Sub(r.arrived)
+	}
+	return t
+}

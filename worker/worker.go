@@ -1,0 +1,294 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/cellrt/cpu"
+	"github.com/cellmq/cellmq/models"
+)
+
+// Deps are the parts that a worker can be given instead of making them. The
+// zero value makes them all.
+type Deps struct {
+	// Log receives the worker's events. Default: discarded.
+	Log *slog.Logger
+	// Server is a running embedded server to work on, which stays the caller's.
+	// Default: what the configuration says.
+	Server *broker.Server
+	// Models are served as they are. Default: what the configuration says.
+	Models []*models.Model
+	// Backend computes. Default: the CPU.
+	Backend cellrt.Backend
+	// Version of the software for service discovery, SemVer.
+	Version string
+}
+
+// Worker serves models. Make one with [New] and run it once.
+type Worker struct {
+	cfg  Config
+	deps Deps
+	log  *slog.Logger
+
+	registry *prometheus.Registry
+	metrics  *metrics
+	outbox   *outbox
+	table    *table
+	runtime  *cellrt.Runtime
+	durable  *broker.Credits
+	realtime *broker.Credits
+
+	// Set by Run before anything that reads them starts.
+	served map[string]*served
+	conn   *broker.Conn
+	frames *broker.Publisher
+	admin  *admin
+
+	serving  atomic.Bool // requests are taken
+	draining atomic.Bool // no more requests are taken
+	stuck    atomic.Bool // the step loop makes no progress
+
+	ready        chan struct{} // closed when serving
+	handBack     chan struct{} // closed to end the grace period
+	handBackOnce sync.Once
+}
+
+// New checks the configuration and builds a worker. Nothing runs and nothing
+// is opened before [Worker.Run].
+func New(cfg Config, deps Deps) (*Worker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	if deps.Backend == nil {
+		deps.Backend = cpu.New(cpu.Config{})
+	}
+	if cfg.Name == "" {
+		cfg.Name = defaultName()
+	}
+	registry := prometheus.NewRegistry()
+	w := &Worker{
+		cfg: cfg, deps: deps, log: deps.Log.With(slog.String("worker", cfg.Name)),
+		registry: registry,
+		metrics:  newMetrics(registry),
+		outbox:   newOutbox(cfg.FrameInterval == 0),
+		table:    newTable(),
+		durable:  broker.NewCredits(cfg.Slots),
+		realtime: broker.NewCredits(cfg.realtimeSlots()),
+		served:   map[string]*served{},
+		ready:    make(chan struct{}),
+		handBack: make(chan struct{}),
+	}
+	runtime, err := cellrt.New(cellrt.Config{
+		MaxRows: cfg.MaxRows, Executors: cfg.Executors, Trace: cellrt.Trace{Step: w.metrics.stepped},
+	}, deps.Backend, w.outbox)
+	if err != nil {
+		return nil, err
+	}
+	w.runtime = runtime
+	registry.MustRegister(newLive(w), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return w, nil
+}
+
+// defaultName is the host's name and a random suffix: several workers on a
+// host are told apart.
+func defaultName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	host = regexp.MustCompile(`[^A-Za-z0-9_-]`).ReplaceAllString(host, "-")
+	suffix := nuid.Next()
+	return host[:min(len(host), 48)] + "-" + strings.ToLower(suffix[len(suffix)-6:])
+}
+
+// Name is the worker's name.
+func (w *Worker) Name() string { return w.cfg.Name }
+
+// Ready is closed once the worker takes requests.
+func (w *Worker) Ready() <-chan struct{} { return w.ready }
+
+// AdminAddress is where the admin server listens, once the worker is ready;
+// empty when it is off.
+func (w *Worker) AdminAddress() string {
+	if w.admin == nil {
+		return ""
+	}
+	return w.admin.address()
+}
+
+// Stats is the state of the step loop.
+func (w *Worker) Stats() cellrt.Stats { return w.runtime.Stats() }
+
+// Running is the number of requests that run now.
+func (w *Worker) Running() int { return w.table.count() }
+
+// HandBack ends the grace period of a drain at once: what still runs is handed
+// back. It may be called at any time, more than once, from any goroutine.
+func (w *Worker) HandBack() { w.handBackOnce.Do(func() { close(w.handBack) }) }
+
+// Run serves until ctx ends and then drains: it takes no more requests, lets
+// the running ones finish for the grace period, hands back the rest, and
+// returns nil. It returns an error when the worker cannot start or a part of
+// it fails. A worker runs once.
+func (w *Worker) Run(ctx context.Context) error {
+	// Work outlives ctx: what runs may finish after intake has stopped.
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, work := errgroup.WithContext(work)
+	err := w.start(ctx, work, group)
+	stop()
+	if failed := group.Wait(); failed != nil {
+		err = errors.Join(failed, err)
+	}
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil // stopped while it was starting
+	}
+	return err
+}
+
+// start brings the parts up in the order in which they need each other, serves,
+// and takes them down in reverse.
+func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
+	if w.cfg.AdminAddress != "" {
+		a, err := listenAdmin(ctx, w.cfg.AdminAddress, w.registry, w.readiness)
+		if err != nil {
+			return err
+		}
+		w.admin = a
+		group.Go(func() error { return a.run(work, w.log) })
+	}
+	group.Go(func() error { return w.runtime.Run(work) })
+	found := w.deps.Models
+	if found == nil {
+		var err error
+		if found, err = findModels(w.cfg.ServeConfig); err != nil {
+			return err
+		}
+	}
+	if err := w.load(ctx, found); err != nil {
+		return err
+	}
+	disconnect, err := w.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect()
+	return w.serve(ctx, work, group)
+}
+
+// serve takes requests until ctx or work ends, and drains.
+func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
+	intake, err := w.conn.Intake(w.modelNames())
+	if err != nil {
+		return err
+	}
+	w.frames, err = w.conn.Publisher(broker.PublisherConfig{Worker: w.cfg.Name, Gone: w.gone})
+	if err != nil {
+		return err
+	}
+	defer w.closeQuietly("frame publisher", w.frames.Close)
+
+	// The publisher and the leases go on until the last run is closed.
+	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(work))
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer stopPublishing()
+	parts.Go(func() { w.publisher().run(publishing) })
+	parts.Go(func() { w.keepLeases(publishing) })
+
+	service, err := w.conn.Serve(ctx, broker.ServiceConfig{
+		Worker: w.cfg.Name, Version: w.deps.Version, Models: w.servedModels(),
+		Credits: w.realtime, Deliver: w.admit, Cancel: w.cancel, Stats: w.serviceStats,
+	})
+	if err != nil {
+		return err
+	}
+	defer w.closeQuietly("service", service.Close)
+
+	taking, stopTaking := context.WithCancel(work)
+	defer stopTaking()
+	stopped := make(chan struct{})
+	group.Go(func() error {
+		defer close(stopped)
+		return intake.Run(taking, w.durable, w.admit)
+	})
+	w.serving.Store(true)
+	close(w.ready)
+	w.log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.Any("models", w.modelNames()),
+		slog.Int("slots", w.cfg.Slots), slog.Int("realtime_slots", w.cfg.realtimeSlots()))
+
+	select {
+	case <-ctx.Done():
+	case <-work.Done():
+	}
+	w.draining.Store(true)
+	w.log.LogAttrs(context.Background(), slog.LevelInfo, "draining", slog.Int("running", w.table.count()))
+	stopTaking()
+	w.drainService(service)
+	<-stopped
+	w.finishRuns(work)
+	w.log.LogAttrs(context.Background(), slog.LevelInfo, "drained")
+	return nil
+}
+
+// publisher returns the owner of frames.
+func (w *Worker) publisher() *publisher {
+	return &publisher{
+		outbox: w.outbox, interval: w.cfg.FrameInterval, beat: w.cfg.Heartbeat, patience: w.cfg.AckWait,
+		stop: w.stop, closed: w.closed,
+	}
+}
+
+// closed is told by the publisher that a run has left.
+func (w *Worker) closed(r *run, outcome string, now time.Time) {
+	if r.expiry != nil {
+		r.expiry.Stop()
+	}
+	finished := outcome != outcomeHandedBack && outcome != outcomeLeaseLost && outcome != outcomeUnsent
+	w.table.remove(r, finished, now)
+	w.metrics.closed(r, outcome, now)
+	w.logEnd(r, outcome, now)
+	r.delivery.Done()
+}
+
+// logEnd writes the one line that a request has in the log. Its body never
+// gets there.
+func (w *Worker) logEnd(r *run, outcome string, now time.Time) {
+	if !w.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	t := r.timing(now)
+	w.log.LogAttrs(context.Background(), slog.LevelDebug, "end",
+		slog.String("request_id", r.req.ID), slog.String("model", r.req.Model), slog.String("client", r.req.Client),
+		slog.Bool("durable", r.req.Durable), slog.Uint64("attempt", r.delivery.Lease.Attempt),
+		slog.String("outcome", outcome), slog.Int("tokens", len(r.ids)), slog.String("traceparent", r.req.TraceParent),
+		slog.Duration("broker", t.Broker), slog.Duration("queue", t.Queue),
+		slog.Duration("first_token", t.FirstToken), slog.Duration("total", t.Total))
+}
+
+func (w *Worker) modelNames() []string {
+	names := make([]string, 0, len(w.served))
+	for _, m := range w.servedModels() {
+		names = append(names, m.Name)
+	}
+	return names
+}
