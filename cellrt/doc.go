@@ -6,22 +6,22 @@
 // BatchMaker, EuroSys'18). A newcomer joins at the next step, a finished
 // sequence leaves at once, and every row of a batch is a real node.
 //
-//	            Submit                                     Sink.Deliver
-//	              |                                             ^
-//	              v                                             |
-//	   arena  -- slot --> Sequence --- Graph.Start/Advance --- results
-//	                         |              ^
-//	                         v ready nodes  | outputs
-//	   Scheduler       encoder |5|4|3|2|    |
-//	   (under lock)    decoder |9|8|7|      |
-//	                         |              |
-//	   choose the cell whose |              |
-//	   head is oldest        v              |
-//	                       Batch: rows (slot, args)
-//	                         |              ^
-//	   Executor              v              |
-//	   (no lock)   gather state -> compute the cell -> scatter state
-//	                         Runner of a Backend
+//	         Submit                                     Sink.Deliver
+//	           |                                             ^
+//	           v                                             |
+//	arena  -- slot --> Sequence --- Graph.Start/Advance --- results
+//	                      |              ^
+//	                      v ready nodes  | outputs
+//	Scheduler       encoder |5|4|3|2|    |
+//	(under lock)    decoder |9|8|7|      |
+//	                      |              |
+//	choose the cell whose |              |
+//	head is oldest        v              |
+//	                    Batch: rows (slot, args)
+//	                      |              ^
+//	Executor              v              |
+//	(no lock)   gather state -> compute the cell -> scatter state
+//	                      Runner of a Backend
 //
 // # Parts
 //

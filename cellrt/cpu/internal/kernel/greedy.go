@@ -1,0 +1,25 @@
+package kernel
+
+import "math"
+
+// Greedy returns the lowest index of the largest logit and the logarithm of
+// its softmax. When a logit is not finite it returns 0 and NaN.
+func Greedy(logits []float32) (index int, logProb float32) {
+	for i, x := range logits {
+		if x-x != 0 {
+			return 0, float32(math.NaN())
+		}
+		if x > logits[index] {
+			index = i
+		}
+	}
+	// In float64, without the largest term, so that the logarithm of a
+	// probability close to 1 keeps its digits.
+	largest, others := logits[index], 0.0
+	for i, x := range logits {
+		if i != index {
+			others += float64(Exp(x - largest))
+		}
+	}
+	return index, float32(-log1p(others))
+}

@@ -1,0 +1,70 @@
+package kernel
+
+// halfPanel is how many columns of a panel are worked on before the next row:
+// for 512 inputs their weights are 32 KiB and stay in the first-level cache.
+const halfPanel = PanelWidth / 2
+
+// Accumulate adds a product to the first rows rows of y: for every output n,
+//
+//	y[r][n] = one chain over k in [from, from+width) of x[r][k-from] * m[n][k], starting with y[r][n]
+//
+// The stride of y is at least Padded(m.N), and its padding is overwritten.
+func Accumulate(m *Matrix, y, x Rows, rows, from, width int) {
+	for p := range Padded(m.N) / PanelWidth {
+		w := m.panel(p)[from*PanelWidth : (from+width)*PanelWidth]
+		for half := 0; half < PanelWidth; half += halfPanel {
+			for r := range rows {
+				xr := x.Row(r, width)
+				yr := (*[halfPanel]float32)(y.Data[r*y.Stride+p*PanelWidth+half:])
+				chains((*[4]float32)(yr[0:]), xr, w, half)
+				chains((*[4]float32)(yr[4:]), xr, w, half+4)
+				chains((*[4]float32)(yr[8:]), xr, w, half+8)
+				chains((*[4]float32)(yr[12:]), xr, w, half+12)
+			}
+		}
+	}
+}
+
+// chains advances the chains of four neighbouring columns over all of x. Four
+// chains hide the latency of an addition, and with four inputs a turn
+// everything stays in registers.
+func chains(y *[4]float32, x, w []float32, column int) {
+	if len(x) == 0 {
+		return
+	}
+	a0, a1, a2, a3 := y[0], y[1], y[2], y[3]
+	w = w[column:]
+	for len(x) >= 4 && len(w) >= 3*PanelWidth+4 {
+		k := (*[3*PanelWidth + 4]float32)(w)
+		v := x[0]
+		a0 = float32(v*k[0]) + a0
+		a1 = float32(v*k[1]) + a1
+		a2 = float32(v*k[2]) + a2
+		a3 = float32(v*k[3]) + a3
+		v = x[1]
+		a0 = float32(v*k[32]) + a0
+		a1 = float32(v*k[33]) + a1
+		a2 = float32(v*k[34]) + a2
+		a3 = float32(v*k[35]) + a3
+		v = x[2]
+		a0 = float32(v*k[64]) + a0
+		a1 = float32(v*k[65]) + a1
+		a2 = float32(v*k[66]) + a2
+		a3 = float32(v*k[67]) + a3
+		v = x[3]
+		a0 = float32(v*k[96]) + a0
+		a1 = float32(v*k[97]) + a1
+		a2 = float32(v*k[98]) + a2
+		a3 = float32(v*k[99]) + a3
+		x = x[4:]
+		w = w[min(4*PanelWidth, len(w)):]
+	}
+	for i, v := range x {
+		k := (*[4]float32)(w[i*PanelWidth:])
+		a0 = float32(v*k[0]) + a0
+		a1 = float32(v*k[1]) + a1
+		a2 = float32(v*k[2]) + a2
+		a3 = float32(v*k[3]) + a3
+	}
+	y[0], y[1], y[2], y[3] = a0, a1, a2, a3
+}
