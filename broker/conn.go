@@ -3,106 +3,171 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Config describes a worker's connection and the streams behind it. The zero
-// value of a field means its default, see [Config.WithDefaults].
-type Config struct {
-	// URL of the NATS server, comma separated for several. Default
-	// nats://127.0.0.1:4222. Ignored when Server is set.
-	URL string
-	// Server is an embedded server to connect to in-process.
-	Server *Server
-	// Name of the connection, shown by the server. Default "cellmq".
-	Name string
-	// Options are appended to the connection's own (credentials, TLS).
-	Options []nats.Option
-	// RetryConnect keeps trying when no server answers at the start, until the
-	// context ends. Otherwise Connect fails at once.
-	RetryConnect bool
-	// Logger receives connection events. Default: discarded.
-	Logger *slog.Logger
-
-	// Prefix of all subjects. Default "infer".
-	Prefix string
-	// ReplyPrefixes are the subject prefixes that the Infer-Reply-To header may
-	// name. Default {"_INBOX."}; set to an empty, non-nil slice to allow none.
-	ReplyPrefixes []string
-	// MaxPayload bounds a request's payload, bytes. Default 1 MiB less 64 KiB
-	// of headroom for headers; never above what the server takes.
-	MaxPayload int
-	// AckWait is how long a lease lasts without extension. Default 10 s.
-	AckWait time.Duration
-	// LeaseMargin is how long before the server does a lease counts itself
-	// lost. Default AckWait/10.
-	LeaseMargin time.Duration
-	// Stream holds the limits of the request queue.
-	Stream StreamConfig
-}
-
-// StreamConfig holds the limits of the request stream. The zero value of a
-// field means its default.
-type StreamConfig struct {
-	// Name of the stream. Default "INFER".
-	Name string
-	// Replicas of the stream and its consumers. Default 1.
-	Replicas int
-	// MaxMessages in the whole queue; more are refused with busy. Default 20000.
-	MaxMessages int64
-	// MaxBytes in the whole queue; more are refused with busy. Default 256 MiB.
-	MaxBytes int64
-	// MaxPerClient is the quota: messages of one client to one model and
-	// priority; more are refused with quota_exceeded. Default 4096.
-	MaxPerClient int64
-	// MaxAge of a queued message. Default 15 min.
-	MaxAge time.Duration
-	// Duplicates is the window in which a request id is accepted once.
-	// Default 2 min.
-	Duplicates time.Duration
-	// MaxDeliver is the number of attempts. Default 3.
-	MaxDeliver int
-	// MaxAckPending bounds the leases of one model and priority over all
-	// workers. Default 4096.
-	MaxAckPending int
-}
+// How a connection comes back after a loss. The jitter spreads the
+// reconnections of a fleet.
+const (
+	reconnectWait   = 250 * time.Millisecond
+	reconnectJitter = 250 * time.Millisecond
+	pingInterval    = 10 * time.Second
+	connectTimeout  = 5 * time.Second
+	requestTimeout  = 10 * time.Second
+)
 
 // Conn is a worker's connection. It is safe for concurrent use.
 type Conn struct {
-	cfg Config
-	nc  *nats.Conn
-	js  jetstream.JetStream
+	cfg      Config
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	subjects subjects
+	log      *slog.Logger
+
+	mu     sync.Mutex
+	epochs map[string]uint64 // consumer name -> creation time, unix ms
 }
 
 // Connect connects, reconnects for ever afterwards, and checks that the server
 // has JetStream ([ErrNoJetStream] when not). The caller closes the connection.
 func Connect(ctx context.Context, cfg Config) (*Conn, error) {
-	return nil, errors.New("not connected")
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("broker configuration: %w", err)
+	}
+	s, err := newSubjects(cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := connect(ctx, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{cfg: cfg, nc: nc, subjects: s, log: cfg.Logger, epochs: map[string]uint64{}}
+	if err := c.checkServer(ctx); err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("connect to %s: %w", nc.ConnectedUrlRedacted(), err)
+	}
+	return c, nil
+}
+
+func connect(ctx context.Context, cfg *Config) (*nats.Conn, error) {
+	opts := connOptions(cfg.Name, cfg.Logger)
+	opts = append(opts,
+		// A worker must know that a frame was not sent: nothing is buffered
+		// for later while disconnected.
+		nats.ReconnectBufSize(-1),
+		nats.RetryOnFailedConnect(cfg.RetryConnect))
+	if cfg.Server != nil {
+		opts = append(opts, cfg.Server.Option())
+	}
+	nc, err := nats.Connect(cfg.URL, append(opts, cfg.Options...)...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", cfg.URL, err)
+	}
+	if err := awaitConnected(ctx, nc); err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("connect to %s: %w", cfg.URL, err)
+	}
+	return nc, nil
+}
+
+// awaitConnected waits for the first connection when retrying is allowed.
+func awaitConnected(ctx context.Context, nc *nats.Conn) error {
+	status := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer nc.RemoveStatusListener(status)
+	for !nc.IsConnected() {
+		if nc.IsClosed() {
+			return errors.Join(ErrClosed, nc.LastError())
+		}
+		select {
+		case <-status:
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), nc.LastError())
+		}
+	}
+	return nil
+}
+
+// connOptions are what workers and clients have in common.
+func connOptions(name string, log *slog.Logger) []nats.Option {
+	return []nats.Option{
+		nats.Name(name),
+		nats.Timeout(connectTimeout),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectJitter, time.Second),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(2),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			log.Warn("nats error", slog.String("subject", subject), slog.Any("error", err))
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // nil: we closed it
+				log.Warn("nats disconnected", slog.Any("error", err))
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.Info("nats reconnected", slog.String("url", nc.ConnectedUrlRedacted()))
+		}),
+	}
+}
+
+// checkServer asks for the JetStream account and fits the payload limit to the
+// server's.
+func (c *Conn) checkServer(ctx context.Context) error {
+	js, err := jetstream.New(c.nc, jetstream.WithDefaultTimeout(requestTimeout))
+	if err != nil {
+		return fmt.Errorf("open jetstream: %w", err)
+	}
+	if _, err := js.AccountInfo(ctx); err != nil {
+		if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) ||
+			errors.Is(err, nats.ErrNoResponders) {
+			return fmt.Errorf("%w (start nats-server with -js): %w", ErrNoJetStream, err)
+		}
+		return fmt.Errorf("ask for jetstream account: %w", err)
+	}
+	c.js = js
+	if limit := int(c.nc.MaxPayload()); limit > 0 {
+		c.cfg.MaxPayload = min(c.cfg.MaxPayload, limit)
+	}
+	return nil
 }
 
 // Connected reports whether the connection is up now.
-func (c *Conn) Connected() bool { return false }
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
 
 // NATS returns the underlying connection, for clients that share it.
 func (c *Conn) NATS() *nats.Conn { return c.nc }
 
-// Close sends what is buffered, waits for that at most as long as ctx lives,
-// and closes the connection. Open streams must have ended before.
-func (c *Conn) Close(ctx context.Context) error { return nil }
+// MaxPayload is the largest request payload that is taken, bytes.
+func (c *Conn) MaxPayload() int { return c.cfg.MaxPayload }
 
-// EnsureStreams makes sure that the request stream exists and captures the
-// subjects of models beside those it captured before. It changes limits to the
-// configured ones, and never deletes or recreates a stream.
-func (c *Conn) EnsureStreams(ctx context.Context, models []string) error {
-	return errors.New("ensure streams: not connected")
-}
-
-// EnsureConsumers makes sure that the three pull consumers of each model
-// exist. It never deletes or recreates one.
-func (c *Conn) EnsureConsumers(ctx context.Context, models []string) error {
-	return errors.New("ensure consumers: not connected")
+// Close sends what is buffered, waits for that at most as long as ctx lives
+// (10 s when it has no deadline), and closes the connection. Open streams must
+// have ended before.
+func (c *Conn) Close(ctx context.Context) error {
+	defer c.nc.Close()
+	if !c.nc.IsConnected() {
+		return nil
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+	}
+	if err := c.nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("flush connection: %w", err)
+	}
+	return nil
 }

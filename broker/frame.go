@@ -98,7 +98,7 @@ type Frame struct {
 	// Error is set in an error frame.
 	Error *Error
 	// Meta of the request, in a final and in an error frame.
-	Meta map[string]any
+	Meta Meta
 }
 
 // Final is what only a final frame has.

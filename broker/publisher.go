@@ -50,7 +50,7 @@ func (s *TokenStream) Heartbeat(phase string) error { return ErrTerminated }
 func (s *TokenStream) Final(f *Frame) error { return ErrTerminated }
 
 // Fail ends the stream with an error. Reject or settle the lease after it.
-func (s *TokenStream) Fail(e *Error, meta map[string]any) error { return ErrTerminated }
+func (s *TokenStream) Fail(e *Error, meta Meta) error { return ErrTerminated }
 
 // Retry ends this lease's stream: the request was handed back and another
 // attempt will go on. Release the lease after it.

@@ -64,9 +64,8 @@ type Params struct {
 	LogProbs    *int
 	// Echo asks for the input in the final frame.
 	Echo bool
-	// Meta comes back untouched in the terminal frame. Its values are nil,
-	// bool, int64, uint64, float64, string, []byte, []any and map[string]any.
-	Meta map[string]any
+	// Meta comes back untouched in the terminal frame; see [NewMeta].
+	Meta Meta
 }
 
 // Request is a decoded request. The receiver of a [Delivery] owns it.

@@ -1,0 +1,149 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Defaults of [Config] and [StreamConfig].
+const (
+	defaultPrefix   = "infer"
+	headerHeadroom  = 64 << 10
+	defaultAckWait  = 10 * time.Second
+	minAckWait      = 100 * time.Millisecond
+	defaultStream   = "INFER"
+	defaultMessages = 20_000
+	defaultBytes    = 256 << 20
+	defaultQuota    = 4096
+	defaultMaxAge   = 15 * time.Minute
+	defaultWindow   = 2 * time.Minute
+	defaultAttempts = 3
+	defaultPending  = 4096
+)
+
+// Config describes a worker's connection and the streams behind it. The zero
+// value of a field means its default, see [Config.WithDefaults].
+type Config struct {
+	// URL of the NATS server, comma separated for several. Default
+	// nats://127.0.0.1:4222. Ignored when Server is set.
+	URL string
+	// Server is an embedded server to connect to in-process.
+	Server *Server
+	// Name of the connection, shown by the server. Default "cellmq".
+	Name string
+	// Options are appended to the connection's own (credentials, TLS).
+	Options []nats.Option
+	// RetryConnect keeps trying when no server answers at the start, until the
+	// context ends. Otherwise Connect fails at once.
+	RetryConnect bool
+	// Logger receives connection events. Default: discarded.
+	Logger *slog.Logger
+
+	// Prefix of all subjects. Default "infer".
+	Prefix string
+	// ReplyPrefixes are the subject prefixes that the Infer-Reply-To header may
+	// name. Default {"_INBOX."}; set to an empty, non-nil slice to allow none.
+	ReplyPrefixes []string
+	// MaxPayload bounds a request's payload, bytes. Default 1 MiB less 64 KiB
+	// of headroom for headers; never above what the server takes.
+	MaxPayload int
+	// AckWait is how long a lease lasts without extension, at least 100 ms.
+	// Default 10 s.
+	AckWait time.Duration
+	// LeaseMargin is how long before the server does a lease counts itself
+	// lost; less than half of AckWait. Default AckWait/10.
+	LeaseMargin time.Duration
+	// Stream holds the limits of the request queue.
+	Stream StreamConfig
+}
+
+// StreamConfig holds the limits of the request stream. The zero value of a
+// field means its default.
+type StreamConfig struct {
+	// Name of the stream. Default "INFER".
+	Name string
+	// Replicas of the stream and its consumers, 1 to 5. Default 1.
+	Replicas int
+	// MaxMessages in the whole queue; more are refused with busy. Default 20000.
+	MaxMessages int64
+	// MaxBytes in the whole queue; more are refused with busy. Default 256 MiB.
+	MaxBytes int64
+	// MaxPerClient is the quota: messages of one client to one model and
+	// priority; more are refused with quota_exceeded. Default 4096.
+	MaxPerClient int64
+	// MaxAge of a queued message. Default 15 min.
+	MaxAge time.Duration
+	// Duplicates is the window in which a request id is accepted once; at most
+	// MaxAge. Default 2 min.
+	Duplicates time.Duration
+	// MaxDeliver is the number of attempts. Default 3.
+	MaxDeliver int
+	// MaxAckPending bounds the leases of one model and priority over all
+	// workers. Default 4096.
+	MaxAckPending int
+}
+
+// WithDefaults returns cfg with its zero fields replaced by the defaults.
+func (cfg Config) WithDefaults() Config {
+	orDefault(&cfg.URL, nats.DefaultURL)
+	orDefault(&cfg.Name, "cellmq")
+	orDefault(&cfg.Prefix, defaultPrefix)
+	orDefault(&cfg.MaxPayload, defaultMaxPayload-headerHeadroom)
+	orDefault(&cfg.AckWait, defaultAckWait)
+	orDefault(&cfg.LeaseMargin, cfg.AckWait/10)
+	if cfg.ReplyPrefixes == nil {
+		cfg.ReplyPrefixes = []string{"_INBOX."}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &cfg.Stream
+	orDefault(&s.Name, defaultStream)
+	orDefault(&s.Replicas, 1)
+	orDefault(&s.MaxMessages, defaultMessages)
+	orDefault(&s.MaxBytes, defaultBytes)
+	orDefault(&s.MaxPerClient, defaultQuota)
+	orDefault(&s.MaxAge, defaultMaxAge)
+	orDefault(&s.Duplicates, min(defaultWindow, s.MaxAge))
+	orDefault(&s.MaxDeliver, defaultAttempts)
+	orDefault(&s.MaxAckPending, defaultPending)
+	return cfg
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate reports every field that is out of its bounds.
+func (cfg Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	if _, err := newSubjects(cfg.Prefix); err != nil {
+		errs = append(errs, err)
+	}
+	check(cfg.MaxPayload > 0, "max payload %d: not positive", cfg.MaxPayload)
+	check(cfg.AckWait >= minAckWait, "ack wait %v: below %v", cfg.AckWait, minAckWait)
+	check(cfg.LeaseMargin >= 0 && cfg.LeaseMargin < cfg.AckWait/2, "lease margin %v: not in [0, ack wait/2)", cfg.LeaseMargin)
+	s := cfg.Stream
+	check(ValidClient(s.Name), "stream name %q: not [A-Za-z0-9_-]{1,%d}", s.Name, maxClientName)
+	check(s.Replicas >= 1 && s.Replicas <= 5, "stream replicas %d: not in 1..5", s.Replicas)
+	check(s.MaxMessages > 0, "stream max messages %d: not positive", s.MaxMessages)
+	check(s.MaxBytes > 0, "stream max bytes %d: not positive", s.MaxBytes)
+	check(s.MaxPerClient > 0, "stream max per client %d: not positive", s.MaxPerClient)
+	check(s.MaxAge >= time.Second, "stream max age %v: below 1s", s.MaxAge)
+	check(s.Duplicates >= 100*time.Millisecond && s.Duplicates <= s.MaxAge, "stream duplicates %v: not in [100ms, max age]", s.Duplicates)
+	check(s.MaxDeliver >= 1, "stream max deliver %d: below 1", s.MaxDeliver)
+	check(s.MaxAckPending >= 1, "stream max ack pending %d: below 1", s.MaxAckPending)
+	return errors.Join(errs...)
+}
