@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/worker"
+)
+
+func newCancel(s streams) *cobra.Command {
+	var client, natsURL string
+	cmd := &cobra.Command{
+		Use:   "cancel ID --client NAME",
+		Short: "Stop a request",
+		Long: `cancel asks the workers to stop a request and prints what they know of it:
+running, queued, finished or unknown. An unknown request may wait in the broker
+still; the workers remember the cancellation for five minutes and end it when
+they take it. Only then is the exit code 1.`,
+		Example: `  cellmq request g2p-en --client me --id 0123456789 "a long text" &
+  cellmq cancel 0123456789 --client me`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, positional []string) (err error) {
+			if client == "" {
+				return usagef("--client is required: ids belong to a client")
+			}
+			cfg, err := worker.DefaultConfig().FromEnv()
+			if err != nil {
+				return usageError{err}
+			}
+			if natsURL != "" {
+				cfg.NatsURL = natsURL
+			}
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			nc, err := dial(ctx, cfg)
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			c, err := broker.NewClient(nc, broker.ClientConfig{Name: client, Prefix: cfg.SubjectPrefix})
+			if err != nil {
+				return usageError{err}
+			}
+			defer func() { err = errors.Join(err, c.Close()) }()
+			reply, err := c.Cancel(ctx, positional[0])
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintln(s.out, reply.State); err != nil {
+				return err
+			}
+			if reply.State == broker.CancelUnknown {
+				return errReported
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&client, "client", "", "name of the client that sent the request")
+	cmd.Flags().StringVar(&natsURL, "nats-url", "", "NATS server to connect to")
+	return cmd
+}

@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+)
+
+const (
+	// maxLine bounds an input line, bytes.
+	maxLine = 8 << 20
+	// silence is how long a request stays without a frame before the user is
+	// told that nobody has taken it.
+	silence = 3 * time.Second
+)
+
+// dispatch sends inputs, a bounded number at a time, and prints their frames
+// in the order of the inputs.
+type dispatch struct {
+	options *requestOptions
+	client  *broker.Client
+	streams streams
+	printer *printer
+	bar     *progressBar
+	waiting sync.Once // the hint about silence is given once
+
+	mu     sync.Mutex
+	failed int
+}
+
+func newDispatch(o *requestOptions, client *broker.Client, s streams) *dispatch {
+	return &dispatch{
+		options: o, client: client, streams: s,
+		// Outputs that wait for an earlier one are bounded as requests are.
+		printer: newPrinter(s.out, 4*o.concurrency),
+		bar:     newProgressBar(s),
+	}
+}
+
+// run sends the inputs, or the lines of stdin when there are none.
+func (d *dispatch) run(ctx context.Context, inputs []string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var requests sync.WaitGroup
+	slots := make(chan struct{}, d.options.concurrency)
+	total := 0
+	err := eachInput(d.streams.in, inputs, func(input string) error {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		place, err := d.printer.place(ctx)
+		if err != nil {
+			return err
+		}
+		total++
+		number := total
+		d.bar.started()
+		requests.Go(func() {
+			defer func() { <-slots }()
+			if err := d.one(ctx, input, number, place); err != nil {
+				cancel(err)
+			}
+		})
+		return nil
+	})
+	requests.Wait()
+	d.bar.clear()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return failure(d.failed, total)
+}
+
+// one sends one input and prints what comes back. Its error is one that ends
+// the whole call; a request that fails is reported and counted.
+func (d *dispatch) one(ctx context.Context, input string, number int, place *place) error {
+	err := d.exchange(ctx, input, place)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil
+	case errors.Is(err, errWrite):
+		return err
+	default:
+		d.mu.Lock()
+		d.failed++
+		d.mu.Unlock()
+		d.bar.clear()
+		if _, werr := fmt.Fprintf(d.streams.err, "cellmq: request %d: %s\n", number, explain(err)); werr != nil {
+			return werr
+		}
+	}
+	d.bar.ended()
+	line := "\n"
+	if d.options.json {
+		line = ""
+	}
+	return place.end(line)
+}
+
+// exchange sends one input and prints its frames.
+func (d *dispatch) exchange(ctx context.Context, input string, place *place) error {
+	if d.options.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.options.timeout)
+		defer cancel()
+	}
+	stream, err := d.client.Request(ctx, d.options.model, d.options.options(input))
+	if err != nil {
+		return err
+	}
+	hint := time.AfterFunc(silence, d.hint)
+	defer hint.Stop()
+	output := &textOutput{}
+	for frame, err := range stream.Frames() {
+		hint.Stop()
+		if d.options.json && frame.Type != "" {
+			if werr := printJSON(place, &frame); werr != nil {
+				return werr
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if !d.options.json {
+			if err := place.write(output.add(&frame)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hint tells the user, once, why nothing happens.
+func (d *dispatch) hint() {
+	d.waiting.Do(func() {
+		d.bar.clear()
+		_, _ = fmt.Fprintln(d.streams.err, "cellmq: the request is queued, no worker has taken it yet (start one with 'cellmq worker')") // advice only
+	})
+}
+
+func printJSON(place *place, frame *broker.Frame) error {
+	line, err := broker.AppendFrame(nil, broker.JSON, frame)
+	if err != nil {
+		return err
+	}
+	return place.write(string(line) + "\n")
+}
+
+// textOutput turns frames into the text to print: the deltas of token frames,
+// and from the final whatever of the output they left out.
+type textOutput struct{ printed strings.Builder }
+
+// add returns what a frame adds.
+func (o *textOutput) add(f *broker.Frame) string {
+	text := ""
+	switch f.Type {
+	case broker.FrameToken:
+		text = f.Text
+	case broker.FrameFinal:
+		rest, continues := strings.CutPrefix(f.Text, o.printed.String())
+		switch {
+		case continues:
+			text = rest
+		default: // token frames were lost in between: the final is what counts
+			text = "\n" + f.Text
+		}
+	}
+	o.printed.WriteString(text)
+	return text
+}
+
+// eachInput calls send for every input: those given, else the lines of in.
+func eachInput(in io.Reader, inputs []string, send func(string) error) error {
+	for _, input := range inputs {
+		if err := send(input); err != nil {
+			return err
+		}
+	}
+	if len(inputs) > 0 {
+		return nil
+	}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
+	for lines.Scan() {
+		if err := send(lines.Text()); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read stdin: %w", err)
+	}
+	return nil
+}
