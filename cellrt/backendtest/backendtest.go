@@ -1,0 +1,76 @@
+package backendtest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cellmq/cellmq/cellrt"
+)
+
+// Inspector gives access to the states in an arena. The executables of a
+// backend under test implement it besides [cellrt.Executable]; it is called
+// only while nothing runs.
+type Inspector interface {
+	// ReadState copies a slot's state from value number from on into to.
+	ReadState(slot int32, from int, to []float32)
+	// WriteState copies values to a slot's state from value number to on.
+	WriteState(slot int32, to int, values []float32)
+}
+
+// Run tests the backends that open returns; it may return the same one each
+// time. It counts allocations, so the calling test must not be parallel.
+func Run(t *testing.T, open func(testing.TB) cellrt.Backend) {
+	t.Helper()
+	t.Run("operations", func(t *testing.T) { testOperations(t, open) })
+	t.Run("batch invariance", func(t *testing.T) { testBatchInvariance(t, open) })
+	t.Run("negative index loads zeros", func(t *testing.T) { testNegativeLoad(t, open) })
+	t.Run("loads come before later stores", func(t *testing.T) { testStoreOrder(t, open) })
+	t.Run("poisoned row", func(t *testing.T) { testPoisonedRow(t, open) })
+	t.Run("ties", func(t *testing.T) { testTies(t, open) })
+	t.Run("allocations", func(t *testing.T) { testAllocations(t, open) })
+}
+
+// loaded is a model on the backend under test.
+type loaded struct {
+	*model
+	Inspector
+	runner cellrt.Runner
+}
+
+// load makes a random model and loads it.
+func load(t *testing.T, open func(testing.TB) cellrt.Backend, r *rand.Rand, s sizes, slots int) loaded {
+	t.Helper()
+	m := newModel(t, r, s)
+	x, err := open(t).Load(m.program, slots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inspector, ok := x.(Inspector)
+	if !ok {
+		t.Fatalf("%T does not implement Inspector", x)
+	}
+	if want := int64(slots) * int64(m.layout.Size()) * 4; x.StateBytes() < want {
+		t.Errorf("%d bytes of state, want at least %d", x.StateBytes(), want)
+	}
+	if x.WeightBytes() <= 0 {
+		t.Errorf("%d bytes of weights", x.WeightBytes())
+	}
+	return loaded{model: m, Inspector: inspector, runner: x.NewRunner()}
+}
+
+// run runs one batch and checks the number of rows computed.
+func (l loaded) run(t *testing.T, cell string, rows []cellrt.Row) []cellrt.Output {
+	t.Helper()
+	out := make([]cellrt.Output, len(rows))
+	if computed := l.runner.Run(l.cells[cell], rows, out); computed < len(rows) {
+		t.Fatalf("computed %d of %d rows", computed, len(rows))
+	}
+	return out
+}
+
+// state returns a copy of a slot's state.
+func (l loaded) state(slot int32) []float32 {
+	s := make([]float32, l.layout.Size())
+	l.ReadState(slot, 0, s)
+	return s
+}

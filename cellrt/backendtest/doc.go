@@ -1,0 +1,8 @@
+// Package backendtest is the conformance suite of [cellrt.Backend]
+// implementations.
+//
+// [Run] holds a backend to its contract in three ways: every operation against
+// a float64 reference within a tolerance; a row's results bit for bit against
+// those of the same row alone; and the order of gathers and scatters. Sizes
+// are odd on purpose: nothing may assume multiples of a vector's width.
+package backendtest

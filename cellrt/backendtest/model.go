@@ -1,0 +1,148 @@
+package backendtest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cellmq/cellmq/cellrt"
+)
+
+// sizes are those of a generated model.
+type sizes struct {
+	input, hidden, positions, vocabulary int
+}
+
+// model is a program with one cell for each kind of operation and one with
+// all of them, and the layout they share.
+type model struct {
+	sizes
+	layout                    *cellrt.Layout
+	memory, hidden, cell, out cellrt.FieldID
+	input                     cellrt.FieldID
+	program                   *cellrt.Program
+	cells                     map[string]*cellrt.Cell
+}
+
+// The arguments of every cell's nodes.
+const (
+	argToken cellrt.Arg = iota
+	argPosition
+	argLength
+	argCount = 3
+)
+
+// newModel makes a model with random weights.
+func newModel(tb testing.TB, r *rand.Rand, s sizes) *model {
+	tb.Helper()
+	m := &model{sizes: s, layout: &cellrt.Layout{}, cells: map[string]*cellrt.Cell{}}
+	m.input = m.layout.Add("input", 1, s.input)
+	m.memory = m.layout.Add("memory", s.positions, s.hidden)
+	m.hidden = m.layout.Add("hidden", 1, s.hidden)
+	m.cell = m.layout.Add("cell", 1, s.hidden)
+	m.out = m.layout.Add("out", 1, max(s.vocabulary, s.hidden))
+
+	h, x := s.hidden, s.input
+	table := matrix(r, "table", s.vocabulary, x)
+	projection, projectionBias := matrix(r, "projection", s.vocabulary, 2*h), vector(r, s.vocabulary)
+	lstmInput, lstmRecurrent, lstmBias := matrix(r, "lstm.input", 4*h, x), matrix(r, "lstm.recurrent", 4*h, h), vector(r, 4*h)
+	gruInput, gruRecurrent := matrix(r, "gru.input", 3*h, x), matrix(r, "gru.recurrent", 3*h, h)
+	gruInputBias, gruRecurrentBias := vector(r, 3*h), vector(r, 3*h)
+
+	m.build(tb, "embed", func(b *cellrt.CellBuilder) {
+		b.Store(m.input, cellrt.Zero, 0, b.Embed(table, argToken))
+	})
+	m.build(tb, "linear", func(b *cellrt.CellBuilder) {
+		b.Store(m.out, cellrt.Zero, 0, b.Linear(projection, projectionBias, cellrt.None, b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)))
+	})
+	m.build(tb, "linear tanh without bias", func(b *cellrt.CellBuilder) {
+		b.Store(m.out, cellrt.Zero, 0, b.Linear(projection, nil, cellrt.Tanh, b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)))
+	})
+	m.build(tb, "lstm", func(b *cellrt.CellBuilder) {
+		outH, outC := b.LSTM(lstmInput, lstmRecurrent, lstmBias, b.Load(m.input, cellrt.Zero), b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero))
+		b.Store(m.hidden, cellrt.Zero, 0, outH)
+		b.Store(m.cell, cellrt.Zero, 0, outC)
+	})
+	m.build(tb, "lstm of an embedding", func(b *cellrt.CellBuilder) {
+		outH, outC := b.LSTM(lstmInput, lstmRecurrent, lstmBias, b.Embed(table, argToken), b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero))
+		b.Store(m.hidden, cellrt.Zero, 0, outH)
+		b.Store(m.cell, cellrt.Zero, 0, outC)
+	})
+	m.build(tb, "gru", func(b *cellrt.CellBuilder) {
+		b.Store(m.hidden, cellrt.Zero, 0, b.GRU(gruInput, gruRecurrent, gruInputBias, gruRecurrentBias, b.Load(m.input, cellrt.Zero), b.Load(m.hidden, cellrt.Zero)))
+	})
+	m.build(tb, "gru of an embedding also stored", func(b *cellrt.CellBuilder) {
+		x := b.Embed(table, argToken)
+		b.Store(m.hidden, cellrt.Zero, 0, b.GRU(gruInput, gruRecurrent, gruInputBias, gruRecurrentBias, x, b.Load(m.hidden, cellrt.Zero)))
+		b.Store(m.input, cellrt.Zero, 0, x)
+	})
+	m.build(tb, "attend", func(b *cellrt.CellBuilder) {
+		b.Store(m.out, cellrt.Zero, 0, b.Attend(b.Load(m.hidden, cellrt.Zero), m.memory, argLength))
+	})
+	m.build(tb, "greedy", func(b *cellrt.CellBuilder) {
+		b.Greedy(b.Linear(projection, projectionBias, cellrt.None, b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)))
+	})
+	m.build(tb, "load and store", func(b *cellrt.CellBuilder) {
+		b.Store(m.memory, argPosition, 0, b.Load(m.hidden, cellrt.Zero))
+	})
+	m.build(tb, "all", func(b *cellrt.CellBuilder) {
+		x, h, c := b.Embed(table, argToken), b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)
+		h, c = b.LSTM(lstmInput, lstmRecurrent, lstmBias, x, h, c)
+		h = b.GRU(gruInput, gruRecurrent, gruInputBias, gruRecurrentBias, x, h)
+		b.Store(m.hidden, cellrt.Zero, 0, h)
+		b.Store(m.cell, cellrt.Zero, 0, c)
+		b.Store(m.memory, argPosition, 0, h)
+		b.Greedy(b.Linear(projection, projectionBias, cellrt.Tanh, h, b.Attend(h, m.memory, argLength)))
+	})
+	var cells []*cellrt.Cell
+	for _, c := range m.cells {
+		cells = append(cells, c)
+	}
+	var err error
+	if m.program, err = cellrt.NewProgram("test", m.layout, cells...); err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+func (m *model) build(tb testing.TB, name string, fill func(*cellrt.CellBuilder)) {
+	tb.Helper()
+	b := cellrt.NewCell(name, m.layout, argCount)
+	fill(b)
+	c, err := b.Build()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m.cells[name] = c
+}
+
+func matrix(r *rand.Rand, name string, rows, cols int) *cellrt.Matrix {
+	return &cellrt.Matrix{Name: name, Rows: rows, Cols: cols, Data: vector(r, rows*cols)}
+}
+
+// vector returns values whose products neither vanish nor saturate a gate.
+func vector(r *rand.Rand, n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(r.NormFloat64()) * 0.3
+	}
+	return v
+}
+
+// row returns a row with random arguments.
+func (m *model) row(r *rand.Rand, slot int32) cellrt.Row {
+	row := cellrt.Row{Slot: slot}
+	row.Args[argToken] = r.Int32N(int32(m.vocabulary))
+	row.Args[argPosition] = r.Int32N(int32(m.positions))
+	row.Args[argLength] = 1 + r.Int32N(int32(m.positions))
+	return row
+}
+
+// shapes returns sizes that are odd, tiny, and around the width of a vector.
+func shapes() []sizes {
+	return []sizes{
+		{input: 1, hidden: 1, positions: 1, vocabulary: 2},
+		{input: 3, hidden: 5, positions: 4, vocabulary: 7},
+		{input: 16, hidden: 32, positions: 5, vocabulary: 33},
+		{input: 37, hidden: 41, positions: 9, vocabulary: 65},
+	}
+}

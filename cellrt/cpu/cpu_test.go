@@ -1,0 +1,177 @@
+package cpu_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/cellrt/backendtest"
+	"github.com/cellmq/cellmq/cellrt/cpu"
+)
+
+func TestConformance(t *testing.T) { // not parallel: it counts allocations
+	for _, tc := range []struct {
+		name string
+		cfg  cpu.Config
+	}{
+		{name: "default"},
+		{name: "without folding", cfg: cpu.Config{FoldBytes: -1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			backendtest.Run(t, func(testing.TB) cellrt.Backend { return cpu.New(tc.cfg) })
+		})
+	}
+}
+
+// decoder is a program of one cell like a decoder's: an embedding, a recurrent
+// step, a projection and the choice of a token.
+func decoder(tb testing.TB, kind string, vocabulary, input, hidden int) *cellrt.Program {
+	tb.Helper()
+	r := rand.New(rand.NewPCG(7, uint64(hidden)))
+	matrix := func(rows, cols int) *cellrt.Matrix {
+		m := &cellrt.Matrix{Name: "m", Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
+		for i := range m.Data {
+			m.Data[i] = float32(r.NormFloat64()) * 0.1
+		}
+		return m
+	}
+	vector := func(n int) []float32 { return matrix(1, n).Data }
+	layout := &cellrt.Layout{}
+	hf, cf := layout.Add("h", 1, hidden), layout.Add("c", 1, hidden)
+	b := cellrt.NewCell("decoder", layout, 2)
+	x := b.Embed(matrix(vocabulary, input), 0)
+	h, c := b.Load(hf, 1), b.Load(cf, 1)
+	if kind == "lstm" {
+		h, c = b.LSTM(matrix(4*hidden, input), matrix(4*hidden, hidden), vector(4*hidden), x, h, c)
+	} else {
+		h = b.GRU(matrix(3*hidden, input), matrix(3*hidden, hidden), vector(3*hidden), vector(3*hidden), x, h)
+	}
+	b.Store(hf, cellrt.Zero, 0, h)
+	b.Store(cf, cellrt.Zero, 0, c)
+	b.Greedy(b.Linear(matrix(vocabulary, hidden), vector(vocabulary), cellrt.None, h))
+	cell, err := b.Build()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p, err := cellrt.NewProgram(kind, layout, cell)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// decode feeds each row's token back for some steps and returns the outputs.
+func decode(tb testing.TB, cfg cpu.Config, p *cellrt.Program, rows, steps int) []cellrt.Output {
+	tb.Helper()
+	x, err := cpu.New(cfg).Load(p, rows)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	runner := x.NewRunner()
+	batch, out := make([]cellrt.Row, rows), make([]cellrt.Output, rows)
+	for i := range batch {
+		batch[i] = cellrt.Row{Slot: int32(i), Args: [cellrt.MaxArgs]int32{int32(i), -1}}
+	}
+	var all []cellrt.Output
+	for range steps {
+		runner.Run(p.Cells[0], batch, out)
+		all = append(all, out...)
+		for i := range batch {
+			batch[i].Args = [cellrt.MaxArgs]int32{out[i].Token, 0}
+		}
+	}
+	return all
+}
+
+func TestFoldingKeepsBits(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"lstm", "gru"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			p := decoder(t, kind, 29, 11, 35)
+			folded, plain := decode(t, cpu.Config{}, p, 9, 30), decode(t, cpu.Config{FoldBytes: -1}, p, 9, 30)
+			for i := range folded {
+				if folded[i].Token != plain[i].Token || math.Float32bits(folded[i].LogProb) != math.Float32bits(plain[i].LogProb) {
+					t.Fatalf("output %d: %v folded, %v not", i, folded[i], plain[i])
+				}
+			}
+		})
+	}
+}
+
+func TestFoldingIsBounded(t *testing.T) {
+	t.Parallel()
+	const vocabulary, input, hidden = 100, 8, 16
+	p := decoder(t, "lstm", vocabulary, input, hidden)
+	weights := func(fold int64) int64 {
+		x, err := cpu.New(cpu.Config{FoldBytes: fold}).Load(p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x.WeightBytes()
+	}
+	const table = vocabulary * 4 * hidden * 4
+	plain := weights(-1)
+	if got := weights(table - 1); got != plain {
+		t.Errorf("%d bytes with a bound below the table's size, want %d", got, plain)
+	}
+	if got, want := weights(table), plain+table-vocabulary*input*4-4*hidden*4; got != want {
+		t.Errorf("%d bytes folded, want %d", got, want)
+	}
+}
+
+func TestLoadBoundsState(t *testing.T) {
+	t.Parallel()
+	p := decoder(t, "lstm", 4, 2, 2)
+	b := cpu.New(cpu.Config{MaxStateBytes: 160})
+	for _, tc := range []struct {
+		slots int
+		ok    bool
+	}{{0, false}, {-1, false}, {1, true}, {10, true}, {11, false}, {1 << 40, false}} {
+		if _, err := b.Load(p, tc.slots); (err == nil) != tc.ok {
+			t.Errorf("%d slots: error %v, want ok %t", tc.slots, err, tc.ok)
+		}
+	}
+}
+
+func TestArgumentsOutOfRangePanic(t *testing.T) {
+	t.Parallel()
+	layout := &cellrt.Layout{}
+	a, z := layout.Add("a", 2, 3), layout.Add("z", 2, 3)
+	for _, tc := range []struct {
+		name string
+		args [cellrt.MaxArgs]int32
+	}{
+		{name: "load", args: [cellrt.MaxArgs]int32{2, 0, 1}},
+		{name: "store", args: [cellrt.MaxArgs]int32{0, 2, 1}},
+		{name: "negative store", args: [cellrt.MaxArgs]int32{0, -1, 1}},
+		{name: "attend", args: [cellrt.MaxArgs]int32{0, 0, 3}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			b := cellrt.NewCell("cell", layout, 3)
+			v := b.Load(a, 0)
+			b.Store(a, 1, 0, b.Attend(v, a, 2))
+			b.Store(z, cellrt.Zero, 0, v)
+			cell, err := b.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := cellrt.NewProgram("p", layout, cell)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := cpu.New(cpu.Config{}).Load(p, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic: it would have reached a neighbouring field")
+				}
+			}()
+			x.NewRunner().Run(cell, []cellrt.Row{{Args: tc.args}}, make([]cellrt.Output, 1))
+		})
+	}
+}
