@@ -1,10 +1,8 @@
 package models
 
 import (
-	"errors"
-	"io/fs"
-
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/seq2seq"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
 
@@ -20,10 +18,11 @@ type Limits struct {
 type Model struct {
 	name, version, digest string
 	family, task          string
-	program               *cellrt.Program
 	limits                Limits
-	parameters            int
-	target                tokenizer.Tokenizer
+	source, target        tokenizer.Tokenizer
+	segmented             bool // split text at white space
+	seq2seq               *seq2seq.Model
+	golden                []goldenCase
 }
 
 // Name returns the name requests use.
@@ -33,7 +32,8 @@ func (m *Model) Name() string { return m.name }
 func (m *Model) Version() string { return m.version }
 
 // Digest returns the SHA-256 of the model's files in hexadecimal: names and
-// contents, in the order of their names.
+// contents, in the order of their names. Hidden files and sub-directories do
+// not count.
 func (m *Model) Digest() string { return m.digest }
 
 // Family returns the model_type.
@@ -43,30 +43,13 @@ func (m *Model) Family() string { return m.family }
 func (m *Model) Task() string { return m.task }
 
 // Program returns the model's cells and state layout.
-func (m *Model) Program() *cellrt.Program { return m.program }
+func (m *Model) Program() *cellrt.Program { return m.seq2seq.Program() }
 
 // Limits returns the bounds of a request.
 func (m *Model) Limits() Limits { return m.limits }
 
 // Parameters returns the number of trained parameters.
-func (m *Model) Parameters() int { return m.parameters }
-
-// Load reads the model in fsys, whose root is the model's directory.
-func Load(fsys fs.FS, name string) (*Model, error) {
-	return nil, errors.New("not loaded")
-}
-
-// LoadDir loads every sub-directory of dir that has a config.json, in the
-// order of their names. A model is named like its directory.
-func LoadDir(dir string) ([]*Model, error) {
-	return nil, errors.New("not loaded")
-}
-
-// Unfold tokenizes and checks an input and its parameters and unfolds them
-// into a graph. Whatever is wrong with them is an [*InputError].
-func (m *Model) Unfold(in Input, p Params) (*Request, error) {
-	return nil, inputErrorf(BadRequest, "input", "empty")
-}
+func (m *Model) Parameters() int { return m.seq2seq.Parameters() }
 
 // NewText returns a decoder of one request's output tokens. It belongs to its
 // caller.

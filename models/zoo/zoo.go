@@ -1,16 +1,38 @@
 package zoo
 
 import (
+	"embed"
 	"fmt"
+	"io/fs"
 
 	"github.com/cellmq/cellmq/models"
 )
+
+//go:embed g2p-en
+var files embed.FS //nolint:gochecknoglobals // embedded files can only be a package variable; nothing writes it
 
 // Names returns the names of the embedded models, sorted. The slice is the
 // caller's.
 func Names() []string { return []string{"g2p-en"} }
 
+// FS returns the directory of an embedded model. It fails when there is none
+// of that name.
+func FS(name string) (fs.FS, error) {
+	if _, err := fs.Stat(files, name); err != nil || !fs.ValidPath(name) || name == "." {
+		return nil, fmt.Errorf("no embedded model %.64q", name)
+	}
+	sub, err := fs.Sub(files, name)
+	if err != nil {
+		return nil, fmt.Errorf("open embedded model %s: %w", name, err)
+	}
+	return sub, nil
+}
+
 // Load loads an embedded model. It fails when there is none of that name.
 func Load(name string) (*models.Model, error) {
-	return nil, fmt.Errorf("no embedded model %q", name)
+	sub, err := FS(name)
+	if err != nil {
+		return nil, err
+	}
+	return models.Load(sub, name)
 }

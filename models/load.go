@@ -1,0 +1,252 @@
+package models
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/cellmq/cellmq/models/safetensors"
+	"github.com/cellmq/cellmq/models/seq2seq"
+	"github.com/cellmq/cellmq/models/tokenizer"
+)
+
+// The files of a model's directory.
+const (
+	configFile  = "config.json"
+	weightsFile = "model.safetensors"
+	goldenFile  = "golden.jsonl"
+)
+
+// Bounds of a model's files in bytes and of its texts.
+const (
+	maxConfigBytes  = 1 << 20
+	maxVocabBytes   = 32 << 20
+	maxGoldenBytes  = 16 << 20
+	maxWeightsBytes = 4 << 30
+	maxTextBytes    = 64 // of a version or task
+	maxNameBytes    = 64
+)
+
+// FamilySeq2Seq is the model_type of recurrent sequence-to-sequence models.
+const FamilySeq2Seq = "rnn_seq2seq"
+
+const segmentWhitespace = "whitespace"
+
+// config is what the configurations of all families have.
+type config struct {
+	ModelType string `json:"model_type"`
+	Task      string `json:"task"`
+	Version   string `json:"version"`
+	// Tokenizer is for both sides where a side does not name its own.
+	Tokenizer       *tokenizer.Config `json:"tokenizer"`
+	SourceTokenizer *tokenizer.Config `json:"source_tokenizer"`
+	TargetTokenizer *tokenizer.Config `json:"target_tokenizer"`
+	// Segment is "whitespace" when each word of a text is encoded and decoded
+	// on its own, empty otherwise.
+	Segment string `json:"segment"`
+}
+
+// LoadDir loads every sub-directory of dir that has a config.json, in the
+// order of their names. A model is named like its directory. The error joins
+// those of all models that fail to load.
+func LoadDir(dir string) ([]*Model, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read model directory: %w", err)
+	}
+	var (
+		models []*Model
+		errs   []error
+	)
+	for _, e := range entries {
+		sub := os.DirFS(path.Join(dir, e.Name()))
+		if _, err := fs.Stat(sub, configFile); err != nil {
+			continue
+		}
+		m, err := Load(sub, e.Name())
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		models = append(models, m)
+	}
+	return models, errors.Join(errs...)
+}
+
+// Load reads the model in fsys, whose root is the model's directory, and
+// checks all of it. A name is 1 to 64 of a-z, 0-9 and the hyphen.
+func Load(fsys fs.FS, name string) (*Model, error) {
+	if !validName(name) {
+		return nil, fmt.Errorf("model name %.80q, 1 to %d of a-z, 0-9 and - wanted", name, maxNameBytes)
+	}
+	m, err := load(fsys, name)
+	if err != nil {
+		return nil, fmt.Errorf("load model %s: %w", name, err)
+	}
+	return m, nil
+}
+
+func validName(name string) bool {
+	outside := func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
+	}
+	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, outside)
+}
+
+func load(fsys fs.FS, name string) (*Model, error) {
+	var c config
+	text, err := readFile(fsys, configFile, maxConfigBytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return nil, &ConfigError{File: configFile, Err: err}
+	}
+	if len(c.Version) > maxTextBytes || len(c.Task) > maxTextBytes {
+		return nil, &ConfigError{File: configFile, Field: "version, task", Err: fmt.Errorf("at most %d bytes wanted", maxTextBytes)}
+	}
+	m := &Model{name: name, version: cmp.Or(c.Version, "1"), task: c.Task, family: c.ModelType}
+	switch c.ModelType {
+	case FamilySeq2Seq:
+		err = m.loadSeq2Seq(fsys, c, text)
+	default:
+		err = &ConfigError{File: configFile, Field: "model_type", Err: fmt.Errorf("%.32q, %s wanted", c.ModelType, FamilySeq2Seq)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if m.golden, err = readGolden(fsys); err != nil {
+		return nil, err
+	}
+	if m.digest, err = digest(fsys); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// loadSeq2Seq fills in the parts of m that its family decides.
+func (m *Model) loadSeq2Seq(fsys fs.FS, c config, text []byte) error {
+	var sc seq2seq.Config
+	if err := json.Unmarshal(text, &sc); err != nil {
+		return &ConfigError{File: configFile, Err: err}
+	}
+	sc = sc.WithDefaults()
+	if err := sc.Validate(); err != nil {
+		return &ConfigError{File: configFile, Err: err}
+	}
+	var err error
+	if m.source, err = newTokenizer(fsys, "source_tokenizer", cmp.Or(c.SourceTokenizer, c.Tokenizer), sc.SourceVocab); err != nil {
+		return err
+	}
+	if m.target, err = newTokenizer(fsys, "target_tokenizer", cmp.Or(c.TargetTokenizer, c.Tokenizer), sc.TargetVocab); err != nil {
+		return err
+	}
+	m.limits = Limits{MaxInputTokens: sc.MaxSourceLength, MaxTokens: sc.MaxTargetLength}
+	switch {
+	case c.Segment == "":
+	case c.Segment != segmentWhitespace:
+		return &ConfigError{File: configFile, Field: "segment", Err: fmt.Errorf("%.32q, %s or nothing wanted", c.Segment, segmentWhitespace)}
+	case cmp.Or(c.SourceTokenizer, c.Tokenizer).Type != tokenizer.Characters:
+		return &ConfigError{File: configFile, Field: "segment", Err: fmt.Errorf("only %s can be segmented", tokenizer.Characters)}
+	default:
+		m.segmented = true
+		m.limits.MaxTokens *= sc.MaxSourceLength
+	}
+	b, err := readFile(fsys, weightsFile, maxWeightsBytes)
+	if err != nil {
+		return err
+	}
+	tensors, err := safetensors.Parse(b)
+	if err != nil {
+		return &ConfigError{File: weightsFile, Err: err}
+	}
+	if m.seq2seq, err = seq2seq.New(m.name, sc, tensors); err != nil {
+		return &ConfigError{File: weightsFile, Err: err}
+	}
+	return nil
+}
+
+// newTokenizer builds the tokenizer that a field of the configuration
+// describes, reading its vocabulary.
+func newTokenizer(fsys fs.FS, field string, c *tokenizer.Config, size int) (tokenizer.Tokenizer, error) {
+	if c == nil {
+		return nil, &ConfigError{File: configFile, Field: field, Err: errors.New("missing, and so is tokenizer")}
+	}
+	var vocabulary []byte
+	if c.Vocab != "" {
+		if !fs.ValidPath(c.Vocab) || strings.ContainsAny(c.Vocab, `/\`) {
+			return nil, &ConfigError{File: configFile, Field: field + ".vocab", Err: fmt.Errorf("%.64q, a file of the directory wanted", c.Vocab)}
+		}
+		var err error
+		if vocabulary, err = readFile(fsys, c.Vocab, maxVocabBytes); err != nil {
+			return nil, err
+		}
+	}
+	t, err := tokenizer.New(*c, vocabulary, size)
+	if err != nil {
+		return nil, &ConfigError{File: configFile, Field: field, Err: err}
+	}
+	return t, nil
+}
+
+// readFile reads a file of at most limit bytes.
+func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
+	s, err := fs.Stat(fsys, name)
+	if err != nil {
+		return nil, &ConfigError{File: name, Err: err}
+	}
+	if !s.Mode().IsRegular() || s.Size() > limit {
+		return nil, &ConfigError{File: name, Err: fmt.Errorf("%d bytes, a file of at most %d wanted", s.Size(), limit)}
+	}
+	b, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return nil, &ConfigError{File: name, Err: err}
+	}
+	return b, nil
+}
+
+// digest hashes names and contents, each after its length, so that no two
+// directories with different files look the same.
+func digest(fsys fs.FS) (string, error) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return "", fmt.Errorf("read directory: %w", err)
+	}
+	h := sha256.New()
+	for _, e := range entries {
+		s, err := fs.Stat(fsys, e.Name())
+		if err != nil {
+			return "", &ConfigError{File: e.Name(), Err: err}
+		}
+		if !s.Mode().IsRegular() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		var lengths [16]byte
+		binary.BigEndian.PutUint64(lengths[:8], uint64(len(e.Name())))
+		binary.BigEndian.PutUint64(lengths[8:], uint64(s.Size()))
+		h.Write(lengths[:])
+		h.Write([]byte(e.Name()))
+		if err := hashFile(h, fsys, e.Name()); err != nil {
+			return "", &ConfigError{File: e.Name(), Err: err}
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func hashFile(w io.Writer, fsys fs.FS, name string) error {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, f)
+	return errors.Join(err, f.Close())
+}
