@@ -153,6 +153,10 @@ func (c *Conn) NATS() *nats.Conn { return c.nc }
 // MaxPayload is the largest request payload that is taken, bytes.
 func (c *Conn) MaxPayload() int { return c.cfg.MaxPayload }
 
+func (c *Conn) decoder() *decoder {
+	return &decoder{subjects: c.subjects, replyPrefixes: c.cfg.ReplyPrefixes, maxPayload: c.cfg.MaxPayload}
+}
+
 // Close sends what is buffered, waits for that at most as long as ctx lives
 // (10 s when it has no deadline), and closes the connection. Open streams must
 // have ended before.

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -67,3 +68,17 @@ var (
 	// ErrClosed: the client or connection is closed.
 	ErrClosed = errors.New("closed")
 )
+
+// NewError returns an error of a code; the code says whether it is retryable.
+func NewError(code Code, message string) *Error {
+	e := &Error{Code: code, Message: message}
+	switch code {
+	case CodeBusy, CodeQuotaExceeded, CodeShuttingDown:
+		e.Retryable = true
+	}
+	return e
+}
+
+func badRequest(format string, args ...any) *Error {
+	return NewError(CodeBadRequest, fmt.Sprintf(format, args...))
+}

@@ -1,9 +1,6 @@
 package broker
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // FrameType is the kind of a frame.
 type FrameType string
@@ -116,17 +113,4 @@ type Final struct {
 	Deterministic bool
 	// Echo is the input, when the request asked for it.
 	Echo *Input
-}
-
-// AppendFrame appends the encoding of f to dst. It allocates only to grow dst,
-// except for Meta. A Meta that holds values of other types than those of
-// [Params] is an error.
-func AppendFrame(dst []byte, enc Encoding, f *Frame) ([]byte, error) {
-	return dst, errors.New("append frame: no encoder")
-}
-
-// DecodeFrame decodes a frame of either encoding. Payload may be hostile: it
-// is checked as requests are. Nothing of payload is kept.
-func DecodeFrame(payload []byte) (Frame, error) {
-	return Frame{}, errors.New("decode frame: no decoder")
 }

@@ -1,6 +1,17 @@
 package broker
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// goneAfter is how long nobody may listen to a token stream before it counts
+// as abandoned: long enough for a client to reconnect.
+const goneAfter = time.Second
 
 // PublisherConfig describes a [Publisher].
 type PublisherConfig struct {
@@ -13,48 +24,228 @@ type PublisherConfig struct {
 }
 
 // Publisher sends frames. It is safe for concurrent use.
-type Publisher struct{}
+type Publisher struct {
+	conn *Conn
+	cfg  PublisherConfig
+	// inbox is the reply subject of every frame: the server answers there when
+	// nobody listens. Empty without a watch.
+	inbox string
+	sub   *nats.Subscription
+
+	mu   sync.Mutex
+	live map[string]*TokenStream // by reply subject, for the watch
+}
 
 // Publisher returns a publisher on this connection.
 func (c *Conn) Publisher(cfg PublisherConfig) (*Publisher, error) {
-	return nil, errors.New("publisher: not connected")
+	p := &Publisher{conn: c, cfg: cfg, live: map[string]*TokenStream{}}
+	if cfg.Gone == nil {
+		return p, nil
+	}
+	p.inbox = c.nc.NewInbox()
+	sub, err := c.nc.Subscribe(p.inbox, p.unheard)
+	if err != nil {
+		return nil, fmt.Errorf("watch for absent listeners: %w", err)
+	}
+	p.sub = sub
+	return p, nil
 }
 
 // Close stops the watch for absent listeners.
-func (p *Publisher) Close() error { return nil }
+func (p *Publisher) Close() error {
+	if p.sub == nil {
+		return nil
+	}
+	if err := p.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		return fmt.Errorf("end watch: %w", err)
+	}
+	return nil
+}
+
+// unheard takes the server's word that a frame had no listener.
+func (p *Publisher) unheard(m *nats.Msg) {
+	const noResponders = "503"
+	if m.Header.Get("Status") != noResponders {
+		return
+	}
+	p.mu.Lock()
+	s := p.live[m.Header.Get("Nats-Subject")]
+	p.mu.Unlock()
+	if s != nil && s.countUnheard(time.Now()) {
+		p.cfg.Gone(s)
+	}
+}
 
 // Stream opens the token stream that answers d. End it with a terminal frame,
 // Retry or Abandon.
-func (p *Publisher) Stream(d *Delivery) *TokenStream { return &TokenStream{} }
+func (p *Publisher) Stream(d *Delivery) *TokenStream {
+	s := &TokenStream{publisher: p, request: d.Request, lease: d.Lease}
+	if p.inbox != "" && d.Request.Reply != "" {
+		p.mu.Lock()
+		p.live[d.Request.Reply] = s
+		p.mu.Unlock()
+	}
+	return s
+}
+
+// forget drops s from the watch, unless a later stream has its subject.
+func (p *Publisher) forget(s *TokenStream) {
+	p.mu.Lock()
+	if p.live[s.request.Reply] == s {
+		delete(p.live, s.request.Reply)
+	}
+	p.mu.Unlock()
+}
 
 // TokenStream is the ordered frames of one lease. Its methods are safe for
 // concurrent use. After a terminal frame, Retry or Abandon every method
-// returns [ErrTerminated]. Frames only use the arguments during the call.
-type TokenStream struct{}
+// returns [ErrTerminated]. Frames only use the arguments during the call. When
+// a method fails nothing was sent, and the stream goes on as before.
+type TokenStream struct {
+	publisher *Publisher
+	request   *Request
+	lease     *Lease
+
+	mu    sync.Mutex
+	seq   uint64
+	ended bool
+	frame Frame  // scratch: what is being encoded
+	buf   []byte // scratch: its encoding; the connection copies it
+
+	watch        sync.Mutex // guards what follows; never held across a call
+	firstUnheard time.Time  // of the present run of unheard frames
+	lastUnheard  time.Time
+	gone         bool
+}
 
 // ID is the id of the request.
-func (s *TokenStream) ID() string { return "" }
+func (s *TokenStream) ID() string { return s.request.ID }
+
+// Request is the request that the stream answers.
+func (s *TokenStream) Request() *Request { return s.request }
 
 // Accepted says that a lease was taken. Model, Version and Digest of f count.
-func (s *TokenStream) Accepted(f *Frame) error { return ErrTerminated }
+func (s *TokenStream) Accepted(f *Frame) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frame = Frame{Type: FrameAccepted, Worker: s.publisher.cfg.Worker, Model: f.Model, Version: f.Version, Digest: f.Digest}
+	return s.emit()
+}
 
 // Token sends new tokens: Text, Tokens, Index, LogProbs, Provisional and
 // Revision of f count. It does not allocate.
-func (s *TokenStream) Token(f *Frame) error { return ErrTerminated }
+func (s *TokenStream) Token(f *Frame) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frame = Frame{
+		Type: FrameToken, Text: f.Text, Tokens: f.Tokens, Index: f.Index, LogProbs: f.LogProbs,
+		Provisional: f.Provisional, Revision: f.Revision,
+	}
+	return s.emit()
+}
 
 // Heartbeat says that the request is alive in a phase.
-func (s *TokenStream) Heartbeat(phase string) error { return ErrTerminated }
+func (s *TokenStream) Heartbeat(phase string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frame = Frame{Type: FrameHeartbeat, Phase: phase}
+	return s.emit()
+}
 
 // Final ends the stream with the whole output: Text, Tokens, Model, Version,
-// Digest, Final and Meta of f count. Settle the lease after it.
-func (s *TokenStream) Final(f *Frame) error { return ErrTerminated }
+// Digest, Final and Meta of f count. Settle the lease after it. An output that
+// does not fit into a message is [ErrFrameTooLarge]; Fail then ends the stream.
+func (s *TokenStream) Final(f *Frame) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frame = Frame{
+		Type: FrameFinal, Text: f.Text, Tokens: f.Tokens, Model: f.Model, Version: f.Version, Digest: f.Digest,
+		Final: f.Final, Meta: f.Meta,
+	}
+	return s.emitLast()
+}
 
 // Fail ends the stream with an error. Reject or settle the lease after it.
-func (s *TokenStream) Fail(e *Error, meta Meta) error { return ErrTerminated }
+func (s *TokenStream) Fail(e *Error, meta Meta) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frame = Frame{Type: FrameError, Error: e, Meta: meta}
+	return s.emitLast()
+}
 
 // Retry ends this lease's stream: the request was handed back and another
 // attempt will go on. Release the lease after it.
-func (s *TokenStream) Retry() error { return ErrTerminated }
+func (s *TokenStream) Retry() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frame = Frame{Type: FrameRetry}
+	return s.emitLast()
+}
 
 // Abandon ends the stream without a frame, for a lost lease.
-func (s *TokenStream) Abandon() {}
+func (s *TokenStream) Abandon() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.publisher.forget(s)
+}
+
+func (s *TokenStream) emitLast() error {
+	if err := s.emit(); err != nil {
+		return err
+	}
+	s.ended = true
+	s.publisher.forget(s)
+	return nil
+}
+
+// emit sends s.frame. It runs under s.mu, so that the order on the wire is the
+// order of seq.
+func (s *TokenStream) emit() error {
+	f := &s.frame
+	defer func() { s.frame = Frame{} }() // keep nothing of the caller's
+	if s.ended {
+		return ErrTerminated
+	}
+	f.ID, f.Epoch, f.Attempt, f.Seq = s.request.ID, s.lease.Epoch, s.lease.Attempt, s.seq
+	b, err := AppendFrame(s.buf[:0], s.request.Encoding, f)
+	if err != nil {
+		return fmt.Errorf("publish %s frame: %w", f.Type, err)
+	}
+	s.buf = b
+	if err := s.publisher.conn.send(s.request.Reply, s.publisher.inbox, b); err != nil {
+		return fmt.Errorf("publish %s frame: %w", f.Type, err)
+	}
+	s.seq++
+	return nil
+}
+
+// countUnheard reports whether the client counts as gone now, once. Frames are
+// sent at least every second, so a longer pause means that some were heard.
+func (s *TokenStream) countUnheard(now time.Time) bool {
+	s.watch.Lock()
+	defer s.watch.Unlock()
+	if s.gone {
+		return false
+	}
+	if s.firstUnheard.IsZero() || now.Sub(s.lastUnheard) > 3*goneAfter {
+		s.firstUnheard = now
+	}
+	s.lastUnheard = now
+	s.gone = now.Sub(s.firstUnheard) >= goneAfter
+	return s.gone
+}
+
+// send publishes a frame.
+func (c *Conn) send(subject, reply string, payload []byte) error {
+	var err error
+	if reply == "" {
+		err = c.nc.Publish(subject, payload)
+	} else {
+		err = c.nc.PublishRequest(subject, reply, payload)
+	}
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrFrameTooLarge, len(payload), c.nc.MaxPayload())
+	}
+	return err
+}

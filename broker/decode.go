@@ -1,0 +1,170 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+)
+
+// message is what arrives on either path.
+type message struct {
+	subject, reply string
+	header         nats.Header
+	payload        []byte
+}
+
+// decoder turns messages into requests. It never fails altogether: the request
+// it returns beside an error can be answered, unless its Reply is empty.
+type decoder struct {
+	subjects      subjects
+	replyPrefixes []string
+	maxPayload    int
+}
+
+// durable decodes a message of the request stream.
+func (d *decoder) durable(m message, sequence uint64, published, now time.Time) (*Request, *Error) {
+	r := &Request{Durable: true, Published: published}
+	var err *Error
+	model, priority, client, subjectErr := d.subjects.parseRequest(m.subject)
+	if subjectErr != nil {
+		err = badRequest("%v", subjectErr)
+	}
+	r.Model, r.Priority, r.Client = model, priority, client
+	r.ID = headerValue(m.header, HeaderID)
+	if !ValidID(r.ID) {
+		if r.ID != "" && err == nil {
+			err = badID(r.ID)
+		}
+		r.ID = fmt.Sprintf("s%010d", sequence)
+	}
+	if ValidClient(r.Client) {
+		r.Reply = d.subjects.out(r.Client, r.ID)
+	}
+	if to := headerValue(m.header, HeaderReplyTo); to != "" {
+		if d.replyToAllowed(to) {
+			r.Reply = to
+		} else if err == nil {
+			err = badRequest("%s %q: not an allowed reply subject", HeaderReplyTo, clip(to))
+		}
+	}
+	return d.content(r, m, err, now)
+}
+
+// core decodes a core request. Without a usable reply subject the request's
+// Reply is empty.
+func (d *decoder) core(model string, m message, now time.Time) (*Request, *Error) {
+	r := &Request{Model: model, Priority: Std, Published: now}
+	var err *Error
+	client, _, own := d.subjects.parseOut(m.reply)
+	if own {
+		r.Client = client
+	}
+	if d.subjects.replyAllowed(m.reply) {
+		r.Reply = m.reply
+	} else {
+		err = badRequest("reply subject %q: missing or not allowed", clip(m.reply))
+	}
+	r.ID = headerValue(m.header, HeaderID)
+	if !ValidID(r.ID) {
+		if r.ID != "" && err == nil {
+			err = badID(r.ID)
+		}
+		r.ID = nuid.Next()
+	}
+	return d.content(r, m, err, now)
+}
+
+func badID(id string) *Error {
+	return badRequest("%s %q: not [A-Za-z0-9]{%d,%d}", HeaderID, clip(id), minIDLength, maxIDLength)
+}
+
+func (d *decoder) replyToAllowed(to string) bool {
+	for _, p := range d.replyPrefixes {
+		if strings.HasPrefix(to, p) && len(to) > len(p) && publishable(to) {
+			return true
+		}
+	}
+	return false
+}
+
+// content reads headers and payload; err, when set, is the error that stands.
+func (d *decoder) content(r *Request, m message, err *Error, now time.Time) (*Request, *Error) {
+	form, formErr := formOf(headerValue(m.header, HeaderContentType), m.payload)
+	r.Encoding = form.encoding()
+	for _, e := range []*Error{formErr, readHeaders(r, m.header, now)} {
+		if err == nil {
+			err = e
+		}
+	}
+	if err == nil && len(m.payload) > d.maxPayload {
+		err = NewError(CodePayloadTooLarge, fmt.Sprintf("payload has %d bytes, limit %d", len(m.payload), d.maxPayload))
+	}
+	if err != nil {
+		return r, err
+	}
+	switch form {
+	case formMsgPack:
+		err = decodeMsgPack(r, m.payload)
+	case formJSON:
+		err = decodeJSON(r, m.payload)
+	case formText:
+		if !utf8.Valid(m.payload) {
+			return r, badRequest("payload: not UTF-8")
+		}
+		r.Input.Text = string(m.payload)
+	}
+	return r, err
+}
+
+// form is how a payload is written.
+type form uint8
+
+const (
+	formMsgPack form = iota
+	formJSON
+	formText
+)
+
+func (f form) encoding() Encoding {
+	if f == formMsgPack {
+		return MsgPack
+	}
+	return JSON
+}
+
+// formOf goes by the content type, and by the first byte without one.
+func formOf(contentType string, payload []byte) (form, *Error) {
+	name, _, _ := strings.Cut(contentType, ";")
+	switch strings.ToLower(strings.TrimSpace(name)) {
+	case TypeMsgPack, "application/x-msgpack", "application/vnd.msgpack":
+		return formMsgPack, nil
+	case TypeJSON:
+		return formJSON, nil
+	case TypeText:
+		return formText, nil
+	case "":
+		return sniff(payload), nil
+	}
+	return sniff(payload), badRequest("%s %q: not %s, %s or %s", HeaderContentType, clip(contentType), TypeMsgPack, TypeJSON, TypeText)
+}
+
+// sniff tells a MessagePack map by its first byte, except that 0xde and 0xdf
+// also start a character of two bytes: valid UTF-8 is text.
+func sniff(payload []byte) form {
+	if len(payload) == 0 {
+		return formText
+	}
+	switch c := payload[0]; {
+	case c == '{':
+		return formJSON
+	case c >= 0x80 && c <= 0x8f:
+		return formMsgPack
+	case (c == 0xde || c == 0xdf) && !utf8.Valid(payload):
+		return formMsgPack
+	}
+	return formText
+}

@@ -1,0 +1,141 @@
+package broker
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The headers of a request.
+const (
+	HeaderID          = "Nats-Msg-Id"
+	HeaderTTL         = "Nats-TTL"
+	HeaderDeadline    = "Infer-Deadline"
+	HeaderMode        = "Infer-Mode"
+	HeaderOnGone      = "Infer-On-Gone"
+	HeaderVersion     = "Infer-Version"
+	HeaderReplyTo     = "Infer-Reply-To"
+	HeaderContentType = "Content-Type"
+	HeaderTraceParent = "traceparent"
+)
+
+// The content types of a payload.
+const (
+	TypeMsgPack = "application/msgpack"
+	TypeJSON    = "application/json"
+	TypeText    = "text/plain"
+)
+
+const (
+	maxVersion     = 64
+	maxTraceParent = 128
+	maxDeadlineMS  = 1 << 53 // the largest integer that every JSON reader keeps
+)
+
+// headerValue finds a header whatever the case of its name, since not every
+// client library keeps it.
+func headerValue(h nats.Header, name string) string {
+	if v, ok := h[name]; ok {
+		if len(v) > 0 {
+			return v[0]
+		}
+		return ""
+	}
+	for k, v := range h {
+		if len(v) > 0 && strings.EqualFold(k, name) {
+			return v[0]
+		}
+	}
+	return ""
+}
+
+// readHeaders fills in what the headers other than id, reply and content type
+// say. It reads them all and returns the first error.
+func readHeaders(r *Request, h nats.Header, now time.Time) *Error {
+	r.Mode, r.OnGone = ModeStream, OnGoneCancel
+	if len(h) == 0 {
+		return nil
+	}
+	if t := headerValue(h, HeaderTraceParent); len(t) <= maxTraceParent && printable(t) {
+		r.TraceParent = t
+	}
+	err := readDeadline(r, headerValue(h, HeaderDeadline), now)
+	for _, e := range []*Error{
+		readMode(r, headerValue(h, HeaderMode)),
+		readOnGone(r, headerValue(h, HeaderOnGone)),
+		readVersion(r, headerValue(h, HeaderVersion)),
+	} {
+		if err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+func readDeadline(r *Request, v string, now time.Time) *Error {
+	if v == "" {
+		return nil
+	}
+	ms, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || ms <= 0 || ms > maxDeadlineMS {
+		return badRequest("%s %q: not a positive number of milliseconds", HeaderDeadline, clip(v))
+	}
+	r.Deadline = time.UnixMilli(ms)
+	if !now.Before(r.Deadline) {
+		return NewError(CodeDeadlineExceeded, fmt.Sprintf("deadline passed %v ago", now.Sub(r.Deadline).Round(time.Millisecond)))
+	}
+	return nil
+}
+
+func readMode(r *Request, v string) *Error {
+	switch Mode(v) {
+	case "", ModeStream:
+	case ModeFinal:
+		r.Mode = ModeFinal
+	case "resume":
+		return NewError(CodeUnsupportedParameter, HeaderMode+" resume: not served")
+	default:
+		return badRequest("%s %q: not stream, final or resume", HeaderMode, clip(v))
+	}
+	return nil
+}
+
+func readOnGone(r *Request, v string) *Error {
+	switch OnGone(v) {
+	case "", OnGoneCancel:
+	case OnGoneFinish:
+		r.OnGone = OnGoneFinish
+	default:
+		return badRequest("%s %q: not cancel or finish", HeaderOnGone, clip(v))
+	}
+	return nil
+}
+
+func readVersion(r *Request, v string) *Error {
+	if len(v) > maxVersion || !printable(v) {
+		return badRequest("%s: not up to %d printable characters", HeaderVersion, maxVersion)
+	}
+	r.Version = v
+	return nil
+}
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// clip shortens a client's text for an error message.
+func clip(s string) string {
+	const longest = 40
+	if len(s) <= longest {
+		return s
+	}
+	return strings.ToValidUTF8(s[:longest], "") + "..."
+}
