@@ -21,7 +21,8 @@ func testOperations(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	for _, s := range shapes() {
 		r := rand.New(rand.NewPCG(1, uint64(s.hidden)))
 		l := load(t, open, r, s, slots)
-		for name, cell := range l.cells {
+		for _, name := range l.names() {
+			cell := l.cells[name]
 			t.Run(fmt.Sprintf("%s/%d", name, s.hidden), func(t *testing.T) {
 				var rows []cellrt.Row
 				for _, slot := range r.Perm(slots)[:slots-1] {
@@ -60,7 +61,7 @@ func testBatchInvariance(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	for _, s := range shapes() {
 		r := rand.New(rand.NewPCG(2, uint64(s.hidden)))
 		l := load(t, open, r, s, most+1)
-		for name := range l.cells {
+		for _, name := range l.names() {
 			t.Run(fmt.Sprintf("%s/%d", name, s.hidden), func(t *testing.T) {
 				states, rows := make([][]float32, most), make([]cellrt.Row, most)
 				wantStates, want := make([][]float32, most), make([]cellrt.Output, most)

@@ -1,7 +1,9 @@
 package backendtest
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/cellmq/cellmq/cellrt"
@@ -94,8 +96,8 @@ func newModel(tb testing.TB, r *rand.Rand, s sizes) *model {
 		b.Greedy(b.Linear(projection, projectionBias, cellrt.Tanh, h, b.Attend(h, m.memory, argLength)))
 	})
 	var cells []*cellrt.Cell
-	for _, c := range m.cells {
-		cells = append(cells, c)
+	for _, name := range m.names() {
+		cells = append(cells, m.cells[name])
 	}
 	var err error
 	if m.program, err = cellrt.NewProgram("test", m.layout, cells...); err != nil {
@@ -103,6 +105,9 @@ func newModel(tb testing.TB, r *rand.Rand, s sizes) *model {
 	}
 	return m
 }
+
+// names returns the cells' names, sorted so that a run can be repeated.
+func (m *model) names() []string { return slices.Sorted(maps.Keys(m.cells)) }
 
 func (m *model) build(tb testing.TB, name string, fill func(*cellrt.CellBuilder)) {
 	tb.Helper()

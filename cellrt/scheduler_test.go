@@ -1,0 +1,277 @@
+package cellrt_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cellmq/cellmq/cellrt"
+)
+
+var errTest = errors.New("test cause")
+
+func TestSchedulerBatchesAcrossSequences(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 8, 4, 1)
+	for i := range 4 {
+		w.submit(script{lengths: [3]int{3 + i, 0, 2}, failAt: -1})
+	}
+	w.drain()
+	st := w.sched.Stats()
+	// The longest sequence needs 6 + 2 steps; the others ride along.
+	if st.Steps > 6+2+3 || st.Rows != 3+4+5+6+4*2 || st.MaxRows != 4 {
+		t.Errorf("%d rows in %d steps, at most %d: sequences were not batched", st.Rows, st.Steps, st.MaxRows)
+	}
+}
+
+func TestSchedulerNewcomerJoinsNextStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 8, 2, 1)
+	w.submit(script{lengths: [3]int{5, 0, 1}, failAt: -1})
+	w.form(0)
+	w.submit(script{lengths: [3]int{5, 0, 1}, failAt: -1})
+	w.complete(0)
+	w.form(0)
+	if rows := len(w.batches[0].batch.Rows); rows != 2 {
+		t.Errorf("%d rows in the step after a submission, want 2", rows)
+	}
+	w.complete(0)
+	w.drain()
+}
+
+func TestSchedulerReusesSlotAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 8, 1, 1)
+	for range 5 {
+		if w.submit(script{lengths: [3]int{1, 0, 1}, failAt: -1}) == nil {
+			t.Fatal("no slot")
+		}
+		if w.submit(script{lengths: [3]int{1, 0, 1}, failAt: -1}) != nil {
+			t.Fatal("two sequences with one slot")
+		}
+		w.drain()
+	}
+}
+
+func TestSchedulerCancel(t *testing.T) {
+	t.Parallel()
+	t.Run("waiting", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, 8, 2, 1)
+		s := w.submit(script{lengths: [3]int{2, 2, 2}, failAt: -1})
+		w.cancel(s, errTest)
+		if s.ends != 1 {
+			t.Error("a waiting sequence did not end at once")
+		}
+		w.cancel(s, errTest)
+		w.drain()
+	})
+	t.Run("in flight on two executors", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, 8, 2, 2)
+		s := w.submit(script{lengths: [3]int{2, 2, 2}, failAt: -1})
+		if !w.form(0) || !w.form(1) {
+			t.Fatal("the two directions do not run at the same time")
+		}
+		w.cancel(s, errTest)
+		w.complete(0)
+		if free := w.sched.Stats().Models[0].Free; s.ends != 0 || free != 1 {
+			t.Errorf("%d ends and %d free slots with a node in flight, want 0 and 1", s.ends, free)
+		}
+		w.complete(1)
+		if s.ends != 1 {
+			t.Error("no end after the last node came back")
+		}
+		w.drain()
+	})
+	t.Run("never submitted", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, 8, 2, 1)
+		if w.sched.Cancel(cellrt.NewSequence(w.model, &script{}, nil), errTest) {
+			t.Error("cancelled a sequence that was never submitted")
+		}
+	})
+	t.Run("all", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, 8, 4, 1)
+		for range 4 {
+			w.submit(script{lengths: [3]int{2, 0, 2}, failAt: -1})
+		}
+		for _, s := range w.scripts {
+			s.cause = errTest
+			w.forget(s)
+		}
+		w.sched.CancelAll(errTest)
+		w.collect()
+		w.drain()
+	})
+}
+
+func TestSchedulerEndings(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		script script
+		err    error
+		reason cellrt.Reason
+	}{
+		{name: "stopped", script: script{lengths: [3]int{1, 1, 3}, failAt: -1}, reason: cellrt.Stopped},
+		{name: "finished in Start", script: script{failAt: -1}, reason: cellrt.Length},
+		{name: "finished by the encoder", script: script{lengths: [3]int{1, 0, 0}, failAt: -1}, reason: cellrt.Length},
+		{name: "failed", script: script{lengths: [3]int{1, 0, 3}, failAt: 1}, err: cellrt.ErrNumerical},
+		{name: "stalled", script: script{lengths: [3]int{1, 1, 0}, failAt: -1, stall: true}, err: cellrt.ErrStalled},
+		{name: "stalled in Start", script: script{failAt: -1, stall: true}, err: cellrt.ErrStalled},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 4, 1, 1)
+			s := w.submit(tc.script)
+			w.drain()
+			if !errors.Is(s.err, tc.err) || s.reason != tc.reason {
+				t.Errorf("ended with reason %d and error %v, want %d and %v", s.reason, s.err, tc.reason, tc.err)
+			}
+		})
+	}
+}
+
+func TestSchedulerModels(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4, 2, 1)
+	s := w.submit(script{lengths: [3]int{1, 0, 1}, failAt: -1})
+	if err := w.sched.Remove(w.model); !errors.Is(err, cellrt.ErrBusy) {
+		t.Errorf("removing a busy model: %v, want ErrBusy", err)
+	}
+	w.cancel(s, errTest)
+	w.drain()
+	if err := w.sched.Remove(w.model); err != nil {
+		t.Errorf("removing an idle model: %v", err)
+	}
+	if err := w.sched.Remove(w.model); !errors.Is(err, cellrt.ErrUnloaded) {
+		t.Errorf("removing it again: %v, want ErrUnloaded", err)
+	}
+	if err := w.sched.Submit(cellrt.NewSequence(w.model, &script{}, nil)); !errors.Is(err, cellrt.ErrUnloaded) {
+		t.Errorf("submitting to it: %v, want ErrUnloaded", err)
+	}
+	for _, slots := range []int{0, -1, 1_000_001} {
+		if _, err := cellrt.NewModel(w.model.Program(), slots); err == nil {
+			t.Errorf("a model with %d slots", slots)
+		}
+	}
+}
+
+func TestSchedulerPanics(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4, 2, 1)
+	s := w.submit(script{lengths: [3]int{1, 0, 1}, failAt: -1})
+	foreign := newWorld(t, 4, 1, 1)
+	for name, f := range map[string]func(){
+		"submitted twice": func() { _ = w.sched.Submit(s.seq) },
+		"foreign cell": func() {
+			_ = w.sched.Submit(cellrt.NewSequence(w.model, &script{world: foreign, lengths: [3]int{1, 0, 0}}, nil))
+		},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+func FuzzScheduler(f *testing.F) {
+	f.Add([]byte{0, 5, 1, 2, 0, 9, 1, 2, 1, 2})
+	f.Add([]byte{0, 255, 0, 254, 0, 253, 1, 17, 3, 0, 2, 18, 3, 1})
+	f.Add([]byte("submit, step, cancel, fail a row, finish; and again with others"))
+	f.Fuzz(func(t *testing.T, program []byte) {
+		if len(program) < 2 {
+			return
+		}
+		w := newWorld(t, 1+int(program[0]%5), 1+int(program[1]%6), 1+int(program[0]/5%3))
+		for ops := program[2:]; len(ops) >= 2; ops = ops[2:] {
+			op, arg := ops[0], int(ops[1])
+			executor := arg % len(w.batches)
+			switch op % 8 {
+			case 0, 1, 2:
+				w.submit(script{
+					lengths: [3]int{arg % 4, arg / 4 % 3, arg / 12 % 5},
+					failAt:  arg/60 - 1, // none, or one that may lie beyond the end
+					stall:   arg == 255,
+				})
+			case 3, 4:
+				w.form(executor)
+			case 5, 6:
+				w.complete(executor)
+			case 7:
+				if len(w.scripts) > 0 {
+					w.cancel(w.scripts[arg%len(w.scripts)], errTest)
+				}
+			}
+		}
+		w.drain()
+	})
+}
+
+func TestSchedulerDoesNotAllocate(t *testing.T) { // not parallel: it counts allocations
+	m, s := endless(t, 16)
+	var b cellrt.Batch
+	turn := func() {
+		s.Next(&b)
+		s.Complete(&b, len(b.Rows))
+		s.Clear()
+	}
+	turn()
+	if n := testing.AllocsPerRun(200, turn); n != 0 {
+		t.Errorf("%g allocations a step, want none", n)
+	}
+	if free := s.Stats().Models[0].Free; free != 0 || m.Slots() != 16 {
+		t.Errorf("%d of %d slots free, want a full house", free, m.Slots())
+	}
+}
+
+// endlessGraph emits a token each step and never ends.
+type endlessGraph struct{ cell *cellrt.Cell }
+
+func (g endlessGraph) Start(f *cellrt.Frontier) { f.Push(cellrt.Node{Cell: g.cell}) }
+func (g endlessGraph) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
+	f.Emit(cellrt.Token{ID: out.Token, LogProb: out.LogProb})
+	f.Push(n)
+}
+
+// endless returns a scheduler full of sequences that never end.
+func endless(tb testing.TB, slots int) (*cellrt.Model, *cellrt.Scheduler) {
+	tb.Helper()
+	p := scriptProgram(tb)
+	m, err := cellrt.NewModel(p, slots)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := cellrt.NewScheduler(slots)
+	s.Add(m)
+	for range slots {
+		if err := s.Submit(cellrt.NewSequence(m, endlessGraph{p.Cells[2]}, nil)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return m, s
+}
+
+func BenchmarkScheduler(b *testing.B) {
+	for _, slots := range []struct {
+		name  string
+		count int
+	}{{"rows=1", 1}, {"rows=64", 64}} {
+		b.Run(slots.name, func(b *testing.B) {
+			_, s := endless(b, slots.count)
+			var batch cellrt.Batch
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Next(&batch)
+				s.Complete(&batch, len(batch.Rows))
+				s.Clear()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*slots.count), "ns/row")
+		})
+	}
+}
