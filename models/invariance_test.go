@@ -1,0 +1,154 @@
+package models_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/models/internal/runner"
+)
+
+// result is an output down to its bits.
+type result struct {
+	tokens  []cellrt.Token
+	reason  cellrt.Reason
+	logProb uint64
+}
+
+func (r result) equal(o result) bool {
+	return r.reason == o.reason && r.logProb == o.logProb &&
+		slices.EqualFunc(r.tokens, o.tokens, func(a, b cellrt.Token) bool {
+			return a.ID == b.ID && a.Break == b.Break && math.Float32bits(a.LogProb) == math.Float32bits(b.LogProb)
+		})
+}
+
+func runBits(t testing.TB, m *models.Model, r *runner.Runner, in models.Input) result {
+	t.Helper()
+	req, err := m.Unfold(in, models.Params{})
+	if err != nil {
+		t.Error(err)
+		return result{}
+	}
+	out, err := r.Run(t.Context(), req)
+	if err != nil {
+		t.Error(err)
+		return result{}
+	}
+	return result{out.Tokens, out.Reason, math.Float64bits(req.LogProb())}
+}
+
+// checkMixes runs each input alone, then random sets of inputs together, and
+// compares the bits.
+func checkMixes(t *testing.T, m *models.Model, inputs []models.Input, mixes int, cfg cellrt.Config) {
+	t.Helper()
+	const slots = 24
+	lone := serve(t, m, 1, cellrt.Config{})
+	want := make([]result, len(inputs))
+	for i, in := range inputs {
+		want[i] = runBits(t, m, lone, in)
+	}
+	r := serve(t, m, slots, cfg)
+	rng := rand.New(rand.NewPCG(11, uint64(cfg.Executors)))
+	for range mixes {
+		var group sync.WaitGroup
+		for range 1 + rng.IntN(slots) {
+			i, delay := rng.IntN(len(inputs)), time.Duration(rng.IntN(2000))*time.Microsecond
+			group.Go(func() {
+				<-time.After(delay) // arrive while others are running
+				if got := runBits(t, m, r, inputs[i]); !got.equal(want[i]) {
+					t.Errorf("input %v: got %v in a mix, %v alone", inputs[i], got, want[i])
+				}
+			})
+		}
+		group.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+	if s := r.Stats(); s.MaxRows < 3 || s.PaddedRows != 0 {
+		t.Errorf("at most %d rows in a step, %d padded", s.MaxRows, s.PaddedRows)
+	}
+}
+
+// TestBitIdentity runs inputs alone and in random mixes with random moments of
+// arrival, on one and two executors, and compares log-probabilities as bits.
+func TestBitIdentity(t *testing.T) {
+	t.Parallel()
+	for _, executors := range []int{1, 2} {
+		cfg := cellrt.Config{Executors: executors, MaxRows: 7}
+		for _, m := range fixtures(t) {
+			t.Run(fmt.Sprint(m.Name(), " executors ", executors), func(t *testing.T) {
+				t.Parallel()
+				rng := rand.New(rand.NewPCG(5, 5))
+				var inputs []models.Input
+				for range 40 {
+					source := make([]int32, 1+rng.IntN(15))
+					for i := range source {
+						source[i] = 3 + int32(rng.IntN(20))
+					}
+					inputs = append(inputs, models.Input{IDs: source})
+				}
+				checkMixes(t, m, inputs, 110, cfg)
+			})
+		}
+	}
+	m := loadG2P(t)
+	words := readLines[g2pWord](t, "testdata", "g2p-en-words.jsonl")
+	var inputs []models.Input
+	for i := range 60 {
+		text := words[i].Input
+		if i%5 == 0 {
+			text += " " + words[i+1].Input
+		}
+		inputs = append(inputs, models.Input{Text: text})
+	}
+	t.Run("g2p-en executors 2", func(t *testing.T) {
+		t.Parallel()
+		checkMixes(t, m, inputs, 25, cellrt.Config{Executors: 2})
+	})
+}
+
+// TestSegmentsEqualWordsAlone compares the bits of a text's words with those
+// of each word sent alone.
+func TestSegmentsEqualWordsAlone(t *testing.T) {
+	t.Parallel()
+	m := loadG2P(t)
+	r := serve(t, m, 4, cellrt.Config{Executors: 2})
+	words := []string{"cellular", "batching", "a", "Matriarch"}
+	var (
+		want  result
+		sum   float64
+		texts []string
+	)
+	want.reason = cellrt.Stopped
+	for i, w := range words {
+		alone := runBits(t, m, r, models.Input{Text: w})
+		texts = append(texts, string(m.NewText().Append(nil, alone.tokens...)))
+		for j, tok := range alone.tokens {
+			if tok.Break {
+				t.Errorf("%s alone has a boundary", w)
+			}
+			tok.Break = i > 0 && j == 0
+			want.tokens = append(want.tokens, tok)
+		}
+		sum += math.Float64frombits(alone.logProb)
+	}
+	got := runBits(t, m, r, models.Input{Text: "\t" + strings.Join(words, " \n ") + " "})
+	want.logProb = got.logProb // a sum in another order
+	if !got.equal(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if p := math.Float64frombits(got.logProb); math.Abs(p-sum) > 1e-12 {
+		t.Errorf("log-probability %v, want %v", p, sum)
+	}
+	if text := string(m.NewText().Append(nil, got.tokens...)); text != strings.Join(texts, " | ") {
+		t.Errorf("text is %q, want %q joined by bars", text, texts)
+	}
+}

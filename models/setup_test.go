@@ -1,0 +1,132 @@
+package models_test
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/models/internal/runner"
+)
+
+// fixtures are the small models with PyTorch's outputs.
+func fixtures(t testing.TB) []*models.Model {
+	t.Helper()
+	ms, err := models.LoadDir(filepath.Join("testdata", "fixtures"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ms) != 3 {
+		t.Fatalf("%d fixtures, want 3", len(ms))
+	}
+	return ms
+}
+
+func load(t testing.TB, fsys fs.FS, name string) *models.Model {
+	t.Helper()
+	m, err := models.Load(fsys, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// loadG2P loads g2p-en with float32 weights.
+func loadG2P(t testing.TB) *models.Model {
+	t.Helper()
+	return load(t, os.DirFS(filepath.Join("testdata", "g2p-en-f32")), "g2p-en")
+}
+
+// serve runs a model until the test ends.
+func serve(t testing.TB, m *models.Model, slots int, cfg cellrt.Config) *runner.Runner {
+	t.Helper()
+	r, err := runner.New(m.Program(), slots, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// readLines decodes a file of one JSON object a line.
+func readLines[T any](t testing.TB, path ...string) []T {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []T
+	for line := range strings.Lines(string(b)) {
+		var v T
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// directory copies a fixture into memory, where a test can change it.
+func directory(t testing.TB, name string) fstest.MapFS {
+	t.Helper()
+	dir := os.DirFS(filepath.Join("testdata", "fixtures", name))
+	out := fstest.MapFS{}
+	for _, f := range []string{"config.json", "model.safetensors"} {
+		b, err := fs.ReadFile(dir, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[f] = &fstest.MapFile{Data: b}
+	}
+	return out
+}
+
+// configure sets keys of a directory's configuration; nil removes a key.
+func configure(t testing.TB, dir fstest.MapFS, changes map[string]any) {
+	t.Helper()
+	var c map[string]any
+	if err := json.Unmarshal(dir["config.json"].Data, &c); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range slices.Sorted(maps.Keys(changes)) {
+		c[k] = changes[k]
+		if changes[k] == nil {
+			delete(c, k)
+		}
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir["config.json"] = &fstest.MapFile{Data: b}
+}
+
+func ids(tokens []cellrt.Token) []int32 {
+	out := []int32{}
+	for _, t := range tokens {
+		out = append(out, t.ID)
+	}
+	return out
+}
+
+func reason(r cellrt.Reason) string {
+	return map[cellrt.Reason]string{cellrt.Stopped: "stop", cellrt.Length: "length"}[r]
+}
+
+func ptr[T any](v T) *T { return &v }
