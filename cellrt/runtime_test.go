@@ -218,6 +218,7 @@ func TestRuntimeTiming(t *testing.T) {
 			stop := s.start(t)
 			mustSubmit(t, s, s.sequence(1, 20, 20, 5))
 			time.Sleep(100 * step)
+			synctest.Wait()
 			if took != 25*step {
 				t.Errorf("took %v, want %v", took, 25*step)
 			}
