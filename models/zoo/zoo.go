@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/cellmq/cellmq/models"
 )
@@ -18,7 +19,7 @@ func Names() []string { return []string{"g2p-en"} }
 // FS returns the directory of an embedded model. It fails when there is none
 // of that name.
 func FS(name string) (fs.FS, error) {
-	if _, err := fs.Stat(files, name); err != nil || !fs.ValidPath(name) || name == "." {
+	if !slices.Contains(Names(), name) {
 		return nil, fmt.Errorf("no embedded model %.64q", name)
 	}
 	sub, err := fs.Sub(files, name)

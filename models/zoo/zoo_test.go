@@ -1,0 +1,125 @@
+package zoo_test
+
+import (
+	"context"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/models/internal/runner"
+	"github.com/cellmq/cellmq/models/safetensors"
+	"github.com/cellmq/cellmq/models/zoo"
+)
+
+func serve(t *testing.T, m *models.Model) *runner.Runner {
+	t.Helper()
+	r, err := runner.New(m.Program(), 4, cellrt.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// TestModels holds every embedded model to its golden outputs and its card.
+func TestModels(t *testing.T) {
+	t.Parallel()
+	if !slices.IsSorted(zoo.Names()) || len(zoo.Names()) == 0 {
+		t.Fatalf("names %v", zoo.Names())
+	}
+	for _, name := range zoo.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, err := zoo.Load(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Name() != name {
+				t.Errorf("model %s is named %s", name, m.Name())
+			}
+			ran := 0
+			run := serve(t, m).Run
+			err = m.VerifyGolden(t.Context(), func(ctx context.Context, r *models.Request) (models.Output, error) {
+				ran++
+				return run(ctx, r)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			if ran < 32 {
+				t.Errorf("%d golden inputs, want at least 32", ran)
+			}
+			dir, err := zoo.FS(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			card, err := fs.ReadFile(dir, "card.md")
+			if err != nil || !strings.Contains(string(card), "icence") {
+				t.Errorf("no card with a licence: %v", err)
+			}
+		})
+	}
+}
+
+func TestG2PIsStoredInHalves(t *testing.T) {
+	t.Parallel()
+	dir, err := zoo.FS("g2p-en")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := fs.ReadFile(dir, "model.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := safetensors.Parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tensor := range f.Tensors() {
+		if tensor.DType != safetensors.F16 {
+			t.Errorf("%s is stored as %s", tensor.Name, tensor.DType)
+		}
+	}
+}
+
+func TestG2PSpeaks(t *testing.T) {
+	t.Parallel()
+	m, err := zoo.Load("g2p-en")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := m.Unfold(models.Input{Text: "Hello world"}, models.Params{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := serve(t, m).Run(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(m.NewText().Append(nil, out.Tokens...)), "HH EH1 L OW0 | W ER1 L D"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestUnknownNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", ".", "..", "g2p", "g2p-en/config.json", "/g2p-en", "../zoo"} {
+		if _, err := zoo.FS(name); err == nil {
+			t.Errorf("%q opened", name)
+		}
+		if _, err := zoo.Load(name); err == nil {
+			t.Errorf("%q loaded", name)
+		}
+	}
+}
