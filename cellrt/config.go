@@ -56,10 +56,10 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if c.MaxRows < 1 || c.MaxRows > largestMaxRows {
-		errs = append(errs, fmt.Errorf("MaxRows %d: want 1 to %d", c.MaxRows, largestMaxRows))
+		errs = append(errs, fmt.Errorf("config MaxRows %d: want 1 to %d", c.MaxRows, largestMaxRows))
 	}
 	if c.Executors < 1 || c.Executors > largestExecutors {
-		errs = append(errs, fmt.Errorf("Executors %d: want 1 to %d", c.Executors, largestExecutors))
+		errs = append(errs, fmt.Errorf("config Executors %d: want 1 to %d", c.Executors, largestExecutors))
 	}
 	return errors.Join(errs...)
 }

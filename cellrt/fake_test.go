@@ -25,6 +25,7 @@ type fakeBackend struct {
 }
 
 func newFakeBackend(tb testing.TB, sink *recorder) *fakeBackend {
+	tb.Helper()
 	return &fakeBackend{tb: tb, sink: sink, owners: map[int32]int32{}, busy: map[[2]int32]bool{}, ran: map[[3]int32]bool{}}
 }
 
@@ -127,6 +128,7 @@ type recorder struct {
 }
 
 func newRecorder(tb testing.TB) *recorder {
+	tb.Helper()
 	return &recorder{tb: tb, tokens: map[int32]int32{}, ends: map[int32]cellrt.Result{}}
 }
 

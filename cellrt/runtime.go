@@ -40,7 +40,7 @@ type Sink interface {
 func New(cfg Config, b Backend, sink Sink) (*Runtime, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("runtime configuration: %w", err)
+		return nil, fmt.Errorf("new runtime: %w", err)
 	}
 	r := &Runtime{cfg: cfg, backend: b, sink: sink, sched: NewScheduler(cfg.MaxRows)}
 	r.wake.L = &r.mu

@@ -47,7 +47,7 @@ func (s *stage) sequence(number int32, lengths ...int32) *cellrt.Sequence {
 // for its end.
 func (s *stage) start(tb testing.TB) (stop func()) {
 	tb.Helper()
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // must end before the test does
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	return func() {

@@ -1,34 +1,40 @@
 package kernel
 
-// halfPanel is how many columns of a panel are worked on before the next row:
-// for 512 inputs their weights are 32 KiB and stay in the first-level cache.
-const halfPanel = PanelWidth / 2
+const (
+	// chainColumns is how many columns advance side by side. Four chains hide
+	// the latency of an addition, and with four inputs a turn everything stays
+	// in registers.
+	chainColumns = 4
+	// halfPanel is how many columns of a panel are worked on before the next
+	// row: for 512 inputs their weights are 32 KiB and stay in the first-level
+	// cache.
+	halfPanel = PanelWidth / 2
+)
 
 // Accumulate adds a product to the first rows rows of y: for every output n,
 //
 //	y[r][n] = one chain over k in [from, from+width) of x[r][k-from] * m[n][k], starting with y[r][n]
 //
-// The stride of y is at least Padded(m.N), and its padding is overwritten.
+// The stride of y is at least Padded(m.N), and what lies beyond m.N in a row
+// may be overwritten.
 func Accumulate(m *Matrix, y, x Rows, rows, from, width int) {
-	for p := range Padded(m.N) / PanelWidth {
+	for p := 0; p*PanelWidth < m.N; p++ {
 		w := m.panel(p)[from*PanelWidth : (from+width)*PanelWidth]
-		for half := 0; half < PanelWidth; half += halfPanel {
+		columns := min(PanelWidth, m.N-p*PanelWidth)
+		for half := 0; half < columns; half += halfPanel {
+			end := min(half+halfPanel, columns)
 			for r := range rows {
-				xr := x.Row(r, width)
-				yr := (*[halfPanel]float32)(y.Data[r*y.Stride+p*PanelWidth+half:])
-				chains((*[4]float32)(yr[0:]), xr, w, half)
-				chains((*[4]float32)(yr[4:]), xr, w, half+4)
-				chains((*[4]float32)(yr[8:]), xr, w, half+8)
-				chains((*[4]float32)(yr[12:]), xr, w, half+12)
+				xr, yr := x.Row(r, width), y.Data[r*y.Stride+p*PanelWidth:]
+				for c := half; c < end; c += chainColumns {
+					chains((*[chainColumns]float32)(yr[c:]), xr, w, c)
+				}
 			}
 		}
 	}
 }
 
-// chains advances the chains of four neighbouring columns over all of x. Four
-// chains hide the latency of an addition, and with four inputs a turn
-// everything stays in registers.
-func chains(y *[4]float32, x, w []float32, column int) {
+// chains advances the chains of neighbouring columns over all of x.
+func chains(y *[chainColumns]float32, x, w []float32, column int) {
 	if len(x) == 0 {
 		return
 	}
