@@ -2,12 +2,28 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"iter"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+)
+
+// Defaults of [ClientConfig].
+const (
+	defaultQueueFrames   = 256
+	defaultCancelTimeout = 500 * time.Millisecond
+	// deadlineGrace is how long a client waits for the worker's own word after
+	// the deadline.
+	deadlineGrace = time.Second
 )
 
 // ClientConfig describes a [Client]. The zero value of a field means its
@@ -19,7 +35,8 @@ type ClientConfig struct {
 	// Prefix of all subjects. Default "infer".
 	Prefix string
 	// QueueFrames bounds the frames that wait for a slow reader, per request;
-	// older token frames give way. Default 256.
+	// newer token frames are dropped then, which shows as [Stream.Lost].
+	// Default 256.
 	QueueFrames int
 	// CancelTimeout is how long Cancel waits for an answer. Default 500 ms.
 	CancelTimeout time.Duration
@@ -54,28 +71,204 @@ type RequestOptions struct {
 
 // Client publishes requests and reads their token streams. It is safe for
 // concurrent use.
-type Client struct{}
+type Client struct {
+	nc       *nats.Conn
+	cfg      ClientConfig
+	subjects subjects
+	sub      *nats.Subscription
+	ids      idSource
+
+	mu      sync.Mutex
+	streams map[string]*Stream // by id
+	closed  bool
+}
 
 // NewClient returns a client on nc, which it does not own. One subscription
 // serves all its requests.
 func NewClient(nc *nats.Conn, cfg ClientConfig) (*Client, error) {
-	return nil, errors.New("new client: not connected")
+	orDefault(&cfg.Name, "c"+nuid.Next())
+	orDefault(&cfg.Prefix, defaultPrefix)
+	orDefault(&cfg.QueueFrames, defaultQueueFrames)
+	orDefault(&cfg.CancelTimeout, defaultCancelTimeout)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if !ValidClient(cfg.Name) {
+		return nil, fmt.Errorf("client name %q is not [A-Za-z0-9_-]{1,%d}", cfg.Name, maxClientName)
+	}
+	if cfg.QueueFrames < 1 {
+		return nil, fmt.Errorf("queue frames %d: below 1", cfg.QueueFrames)
+	}
+	s, err := newSubjects(cfg.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{nc: nc, cfg: cfg, subjects: s, streams: map[string]*Stream{}, ids: idSource{nuid: nuid.New()}}
+	c.sub, err = nc.Subscribe(s.out(cfg.Name, "*"), c.receive)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to replies: %w", err)
+	}
+	c.sub.SetClosedHandler(func(string) { c.end() }) // also when the connection closes
+	return c, nil
+}
+
+// idSource makes request ids.
+type idSource struct {
+	mu   sync.Mutex
+	nuid *nuid.NUID
+}
+
+func (s *idSource) next() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nuid.Next()
 }
 
 // Dial connects to url as a client does: reconnecting for ever, failing at
-// once when no server answers at the start.
-func Dial(ctx context.Context, url, name string, opts ...nats.Option) (*nats.Conn, error) {
-	return nil, errors.New("dial: not connected")
+// once when no server answers at the start. The caller closes the connection.
+func Dial(ctx context.Context, url, name string, log *slog.Logger, opts ...nats.Option) (*nats.Conn, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	nc, err := nats.Connect(url, append(connOptions(name, log), opts...)...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", url, err)
+	}
+	if err := ctx.Err(); err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("connect to %s: %w", url, err)
+	}
+	return nc, nil
 }
 
 // Name is the client's name.
-func (c *Client) Name() string { return "" }
+func (c *Client) Name() string { return c.cfg.Name }
 
 // Request publishes a request and returns its stream at once; a refusal is the
-// stream's error. Errors returned here mean that nothing was published.
-// When ctx ends the request is cancelled.
+// stream's error. An error returned here means that nothing was published: an
+// [*Error] when the request itself is at fault. When ctx ends the request is
+// cancelled.
 func (c *Client) Request(ctx context.Context, model string, opts RequestOptions) (*Stream, error) {
-	return nil, ErrClosed
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("request: %w", err)
+	}
+	m, s, err := c.build(ctx, model, &opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.add(s); err != nil {
+		return nil, err
+	}
+	// Before publishing: the end of ctx must find the stream.
+	s.watch(context.AfterFunc(ctx, func() { s.fail(context.Cause(ctx), true) }))
+	if !opts.Deadline.IsZero() {
+		// A request that expires in the queue disappears without a word.
+		late := NewError(CodeDeadlineExceeded, "no answer before the deadline")
+		s.watch(time.AfterFunc(time.Until(opts.Deadline)+deadlineGrace, func() { s.fail(late, true) }).Stop)
+	}
+	if err := c.nc.PublishMsg(m); err != nil {
+		s.fail(err, false)
+		if errors.Is(err, nats.ErrMaxPayload) {
+			return nil, NewError(CodePayloadTooLarge, fmt.Sprintf("request has %d bytes and its headers, the server takes %d", len(m.Data), c.nc.MaxPayload()))
+		}
+		return nil, fmt.Errorf("publish request: %w", err)
+	}
+	return s, nil
+}
+
+// build checks the options and makes message and stream.
+func (c *Client) build(ctx context.Context, model string, o *RequestOptions) (*nats.Msg, *Stream, error) {
+	if o.ID == "" {
+		o.ID = c.ids.next()
+	}
+	orDefault(&o.Priority, Std)
+	switch {
+	case !ValidModel(model):
+		return nil, nil, badRequest("model %q: not [a-z0-9-]{1,%d}", clip(model), maxModelName)
+	case !ValidID(o.ID):
+		return nil, nil, badID(o.ID)
+	case !o.Priority.valid():
+		return nil, nil, badRequest("priority %q: not high, std or low", clip(string(o.Priority)))
+	}
+	payload := o.Payload
+	if payload == nil {
+		var err error
+		if payload, err = appendRequest(nil, o.Encoding, &o.Input, &o.Params); err != nil {
+			return nil, nil, err
+		}
+	}
+	m := &nats.Msg{Subject: c.subjects.request(model, o.Priority, c.cfg.Name), Data: payload, Header: c.headers(ctx, o)}
+	if o.Realtime {
+		m.Subject = c.subjects.realtime(model)
+	}
+	m.Reply = c.subjects.out(c.cfg.Name, o.ID)
+	return m, newStream(c, model, o), nil
+}
+
+func (c *Client) headers(ctx context.Context, o *RequestOptions) nats.Header {
+	h := nats.Header{HeaderID: {o.ID}}
+	set := func(name, value string) {
+		if value != "" {
+			h[name] = []string{value}
+		}
+	}
+	contentType := o.ContentType
+	if contentType == "" && o.Payload == nil {
+		contentType = TypeMsgPack
+		if o.Encoding == JSON {
+			contentType = TypeJSON
+		}
+	}
+	set(HeaderContentType, contentType)
+	set(HeaderMode, string(o.Mode))
+	set(HeaderOnGone, string(o.OnGone))
+	set(HeaderVersion, o.Version)
+	set(HeaderTraceParent, o.TraceParent)
+	deadline := o.Deadline
+	if d, ok := ctx.Deadline(); deadline.IsZero() && ok {
+		deadline = d
+	}
+	if !deadline.IsZero() {
+		set(HeaderDeadline, strconv.FormatInt(deadline.UnixMilli(), 10))
+		if !o.Realtime { // whole seconds, rounded up; the server takes no less than one
+			left := int64(max(time.Until(deadline), time.Second) + time.Second - 1)
+			set(HeaderTTL, strconv.FormatInt(left/int64(time.Second), 10))
+		}
+	}
+	return h
+}
+
+func (c *Client) add(s *Stream) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("request: client: %w", ErrClosed)
+	}
+	if c.streams[s.id] != nil {
+		return badRequest("id %s: in use by another request of this client", s.id)
+	}
+	c.streams[s.id] = s
+	return nil
+}
+
+func (c *Client) remove(s *Stream) {
+	c.mu.Lock()
+	if c.streams[s.id] == s {
+		delete(c.streams, s.id)
+	}
+	c.mu.Unlock()
+}
+
+// receive hands a message to its stream and never blocks: one slow reader must
+// not hold up the others.
+func (c *Client) receive(m *nats.Msg) {
+	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	c.mu.Lock()
+	s := c.streams[id]
+	c.mu.Unlock()
+	if s != nil { // otherwise: late, the stream has ended
+		s.receive(m)
+	}
 }
 
 // CancelReply is the answer to a cancel request.
@@ -88,30 +281,62 @@ type CancelReply struct {
 // [CancelUnknown] when no worker answers in time: it may be queued, and then
 // ends when a worker takes it.
 func (c *Client) Cancel(ctx context.Context, id string) (CancelReply, error) {
-	return CancelReply{}, ErrClosed
+	reply := CancelReply{ID: id, State: CancelUnknown}
+	if !ValidID(id) {
+		return reply, badID(id)
+	}
+	payload, err := json.Marshal(cancelMessage{ID: id})
+	if err != nil {
+		return reply, fmt.Errorf("cancel: %w", err)
+	}
+	wait, cancel := context.WithTimeout(ctx, c.cfg.CancelTimeout)
+	defer cancel()
+	m, err := c.nc.RequestWithContext(wait, c.subjects.cancel(c.cfg.Name), payload)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return reply, fmt.Errorf("cancel: %w", ctx.Err())
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		return reply, nil
+	default:
+		return reply, fmt.Errorf("cancel: %w", err)
+	}
+	var answer cancelMessage
+	if err := json.Unmarshal(m.Data, &answer); err != nil || answer.ID != id {
+		return reply, errors.New("cancel: malformed answer")
+	}
+	reply.State = answer.State
+	return reply, nil
+}
+
+// sendCancel asks without waiting for an answer.
+func (c *Client) sendCancel(id string) {
+	payload, err := json.Marshal(cancelMessage{ID: id})
+	if err == nil {
+		err = c.nc.Publish(c.subjects.cancel(c.cfg.Name), payload)
+	}
+	if err != nil {
+		c.cfg.Logger.Warn("cancel not sent", slog.String("request_id", id), slog.Any("error", err))
+	}
 }
 
 // Close ends the subscription; open streams end with [ErrClosed]. Requests
 // under way are not cancelled.
-func (c *Client) Close() error { return nil }
-
-// Stream is the token stream of one request, read by one goroutine.
-type Stream struct{}
-
-// ID is the id of the request.
-func (s *Stream) ID() string { return "" }
-
-// Frames yields the frames in order, duplicates of earlier attempts left out,
-// and ends with the terminal one: a final frame, or an error frame together
-// with its [*Error]. Breaking the loop cancels the request, and so does the end
-// of the request's context.
-func (s *Stream) Frames() iter.Seq2[Frame, error] {
-	return func(yield func(Frame, error) bool) { yield(Frame{}, ErrClosed) }
+func (c *Client) Close() error {
+	c.end()
+	if err := c.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
+		return fmt.Errorf("end subscription: %w", err)
+	}
+	return nil
 }
 
-// Final reads on to the final frame and returns it, or the error that ended
-// the request.
-func (s *Stream) Final() (Frame, error) { return Frame{}, ErrClosed }
-
-// Cancel ends the request, unless it has ended.
-func (s *Stream) Cancel() {}
+// end fails the open streams and takes no new ones.
+func (c *Client) end() {
+	c.mu.Lock()
+	open := slices.Collect(maps.Values(c.streams))
+	c.closed = true
+	c.mu.Unlock()
+	for _, s := range open {
+		s.fail(ErrClosed, false)
+	}
+}

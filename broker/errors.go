@@ -65,6 +65,8 @@ var (
 	ErrFrameTooLarge = errors.New("frame exceeds the payload limit")
 	// ErrNoJetStream: the server runs without JetStream.
 	ErrNoJetStream = errors.New("server has no JetStream")
+	// ErrCancelled: the reader cancelled the request.
+	ErrCancelled = errors.New("request cancelled")
 	// ErrClosed: the client or connection is closed.
 	ErrClosed = errors.New("closed")
 )

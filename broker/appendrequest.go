@@ -1,0 +1,54 @@
+package broker
+
+import (
+	"fmt"
+)
+
+// appendRequest appends a request's payload.
+func appendRequest(dst []byte, enc Encoding, in *Input, p *Params) ([]byte, error) {
+	meta, err := p.Meta.in(enc)
+	if err != nil {
+		return dst, fmt.Errorf("append request: %w", err)
+	}
+	w := writer{b: dst, enc: enc}
+	w.open(1 + count(p.MaxTokens != nil, p.Temperature != nil, p.TopP != nil, p.TopK != nil, p.Seed != nil, len(p.Stop) > 0,
+		p.BeamWidth != nil, p.NBest != nil, p.LogProbs != nil, p.Echo, len(meta) > 0))
+	w.input(in)
+	w.optInt("max_tokens", p.MaxTokens)
+	w.optFloat("temperature", p.Temperature)
+	w.optFloat("top_p", p.TopP)
+	w.optInt("top_k", p.TopK)
+	if p.Seed != nil {
+		w.uint("seed", *p.Seed)
+	}
+	if len(p.Stop) > 0 {
+		w.key("stop")
+		w.array(len(p.Stop))
+		for _, s := range p.Stop {
+			w.element()
+			w.strValue(s)
+		}
+		w.closeArray()
+	}
+	w.optInt("beam_width", p.BeamWidth)
+	w.optInt("n_best", p.NBest)
+	w.optInt("logprobs", p.LogProbs)
+	if p.Echo {
+		w.bool("echo", true)
+	}
+	w.meta(meta)
+	w.close()
+	return w.b, nil
+}
+
+func (w *writer) optInt(key string, v *int) {
+	if v != nil {
+		w.int(key, int64(*v))
+	}
+}
+
+func (w *writer) optFloat(key string, v *float64) {
+	if v != nil {
+		w.float(key, *v)
+	}
+}

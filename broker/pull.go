@@ -1,0 +1,298 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// maxFetch bounds one fetch.
+const maxFetch = 256
+
+// queue is one model and priority, with its consumer and its pull.
+type queue struct {
+	model    string
+	priority Priority
+	name     string // of the consumer
+
+	sub      *subscription // nil before the first pull and after a recall
+	pull     *pull         // nil: none under way
+	recalled bool          // sub is being drained
+	turn     uint64        // of the last pull
+	emptyAt  time.Time     // when it was last found empty
+
+	failures  int
+	notBefore time.Time
+	ensuring  bool
+}
+
+// pull is one request for messages.
+type pull struct {
+	turn       uint64 // the last token of its reply subject
+	asked, got int
+	poll       bool
+	wait, beat time.Duration // of a poll
+	limit      time.Duration // without a sign of life
+	sent, seen time.Time     // the request; the last sign of life
+}
+
+// subscription is a queue's inbox. It is replaced after a recall.
+type subscription struct {
+	inbox string
+	sub   *nats.Subscription
+}
+
+// pull asks for up to n messages, as many as there are credits.
+func (l *loop) pull(q *queue, p pull, n int, now time.Time) {
+	p.asked = l.credits.TryTake(n)
+	if p.asked == 0 {
+		return
+	}
+	l.turn++
+	p.turn, p.sent, p.seen = l.turn, now, now
+	q.turn, q.pull = p.turn, &p
+	l.intake.stats.pulls.Add(1)
+	err := l.subscribe(q)
+	if err == nil {
+		err = l.conn.nc.PublishRequest(l.nextSubject(q), q.sub.inbox+"."+strconv.FormatUint(p.turn, 10), p.payload())
+	}
+	if err != nil {
+		l.fail(q, err.Error(), now)
+		l.end(q)
+	}
+}
+
+func (l *loop) nextSubject(q *queue) string {
+	return jetstream.DefaultAPIPrefix + "CONSUMER.MSG.NEXT." + l.conn.cfg.Stream.Name + "." + q.name
+}
+
+func (p *pull) payload() []byte {
+	if !p.poll {
+		return fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, p.asked)
+	}
+	return fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, p.asked, p.wait, p.beat)
+}
+
+// subscribe makes the queue's inbox. Its callbacks turn into events, the end of
+// the subscription last.
+func (l *loop) subscribe(q *queue) error {
+	if q.sub != nil {
+		return nil
+	}
+	s := &subscription{inbox: l.conn.nc.NewInbox()}
+	sub, err := l.conn.nc.Subscribe(s.inbox+".*", func(m *nats.Msg) {
+		l.post(event{queue: q, at: time.Now(), msg: m, sub: s})
+	})
+	if err != nil {
+		return err
+	}
+	sub.SetClosedHandler(func(string) { l.post(event{queue: q, sub: s}) })
+	s.sub, q.sub = sub, s
+	return nil
+}
+
+func (l *loop) post(e event) {
+	select {
+	case l.events <- e:
+	case <-l.done:
+	}
+}
+
+// recall ends a pull early: no new messages, but those on their way. The
+// queue's subscription posts its end.
+func (l *loop) recall(q *queue) {
+	if q.sub == nil || q.recalled {
+		return
+	}
+	q.recalled = true
+	var err error
+	if l.conn.nc.IsConnected() {
+		err = q.sub.sub.Drain()
+	} else {
+		err = q.sub.sub.Unsubscribe()
+	}
+	if err != nil {
+		q.sub = nil
+		l.end(q)
+	}
+}
+
+// drop forgets the subscription at once.
+func (q *queue) drop() {
+	if q.sub != nil {
+		_ = q.sub.sub.Unsubscribe() //nolint:errcheck // it has ended already, or the connection has
+		q.sub = nil
+	}
+}
+
+// end frees what is left of the queue's pull.
+func (l *loop) end(q *queue) {
+	if q.sub == nil {
+		q.recalled = false
+	}
+	if p := q.pull; p != nil {
+		q.pull = nil
+		if left := p.asked - p.got; left > 0 {
+			l.credits.Release(left)
+		}
+	}
+}
+
+// turnOf reads the last token of an inbox subject.
+func turnOf(subject string) uint64 {
+	n, err := strconv.ParseUint(subject[strings.LastIndexByte(subject, '.')+1:], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// status takes a message without content from the server: a heartbeat, or the
+// end of a pull.
+func (l *loop) status(q *queue, e event) {
+	p := q.pull
+	if p == nil || turnOf(e.msg.Subject) != p.turn {
+		return
+	}
+	p.seen = e.at
+	switch code := e.msg.Header.Get("Status"); code {
+	case "100": // heartbeat
+		return
+	case "404", "408": // no messages; expired
+		q.failures, q.emptyAt = 0, e.at
+		if !p.poll {
+			l.sweepTook(e.at.Sub(p.sent))
+		}
+	case "409":
+		text := e.msg.Header.Get("Description")
+		if strings.Contains(text, "Batch Completed") {
+			break
+		}
+		l.fail(q, text, e.at)
+	default: // 503: no consumer there
+		l.fail(q, "status "+code+" "+e.msg.Header.Get("Description"), e.at)
+	}
+	l.end(q)
+}
+
+// sweepTook adapts how long an empty answer counts to what it takes to ask all
+// queues one after the other; otherwise a slow connection would never poll.
+func (l *loop) sweepTook(answer time.Duration) {
+	l.emptyFor = min(max(emptyFor, 2*answer*time.Duration(len(l.queues))), time.Second)
+}
+
+// fail makes the queue wait, and makes sure that its consumer exists.
+func (l *loop) fail(q *queue, reason string, now time.Time) {
+	l.intake.stats.failures.Add(1)
+	wait := maxBackoff
+	if q.failures < 7 {
+		wait = min(maxBackoff, firstBackoff<<q.failures)
+	}
+	q.failures++
+	q.notBefore = now.Add(jitter(wait))
+	l.conn.log.Warn("pull failed", slog.String("consumer", q.name), slog.String("reason", reason), slog.Int("failures", q.failures))
+	if q.ensuring || !l.conn.nc.IsConnected() || l.ctx.Err() != nil {
+		return
+	}
+	q.ensuring = true
+	l.workers.Go(func() {
+		ctx, cancel := context.WithTimeout(l.ctx, requestTimeout)
+		defer cancel()
+		_, err := l.conn.ensureConsumer(ctx, q.model, q.priority)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if err = l.conn.EnsureStreams(ctx, []string{q.model}); err == nil {
+				_, err = l.conn.ensureConsumer(ctx, q.model, q.priority)
+			}
+		}
+		l.post(event{queue: q, ensured: true, err: err})
+	})
+}
+
+// message turns a message into a delivery.
+func (l *loop) message(q *queue, e event) {
+	// A message bears its own subject, not the inbox's; but a subscription only
+	// gets messages of the queue's one pull.
+	if p := q.pull; p != nil && e.sub == q.sub && p.got < p.asked {
+		p.got++
+		p.seen = e.at
+		q.failures = 0
+		if p.got == p.asked {
+			q.emptyAt = time.Time{} // there may be more
+			l.end(q)
+		}
+	} else if l.credits.TryTake(1) == 0 {
+		// It answers a pull that has ended: hand it back.
+		l.settleRaw(e.msg, []byte(`-NAK {"delay":100000000}`))
+		return
+	}
+	d, pending := l.delivery(q, e)
+	if d == nil {
+		l.credits.Release(1)
+		return
+	}
+	if q.priority != Low {
+		l.sinceLow++
+	}
+	if pending > 0 && l.credits.Free() <= 0 {
+		l.recallPolls(q, pending)
+	}
+	l.deliver(d)
+}
+
+// recallPolls takes back the credits of polls, for messages that wait in q.
+func (l *loop) recallPolls(q *queue, n uint64) {
+	for _, other := range l.queues {
+		if n > 0 && other != q && other.pull != nil && other.pull.poll && !other.recalled {
+			l.recall(other)
+			other.emptyAt = time.Now()
+			n--
+		}
+	}
+}
+
+// delivery decodes a message. Nil: it could not be answered, and was rejected.
+func (l *loop) delivery(q *queue, e event) (d *Delivery, pending uint64) {
+	meta, err := e.msg.Metadata()
+	if err != nil {
+		l.conn.log.Error("message without metadata", slog.String("consumer", q.name), slog.Any("error", err))
+		return nil, 0
+	}
+	cfg := &l.conn.cfg
+	req, bad := l.decoder.durable(message{
+		subject: e.msg.Subject, header: e.msg.Header, payload: e.msg.Data,
+	}, meta.Sequence.Stream, meta.Timestamp, e.at)
+	lease := newLease(l.conn.epoch(q.name), meta.NumDelivered, e.msg.Reply, cfg.AckWait-cfg.LeaseMargin, e.at, l.conn.nc.Publish)
+	if req.Reply == "" {
+		l.intake.stats.unanswerable.Add(1)
+		l.conn.log.Warn("request cannot be answered", slog.String("model", q.model), slog.Uint64("sequence", meta.Sequence.Stream))
+		if err := lease.Reject("no usable client name"); err != nil {
+			l.conn.log.Warn("request not rejected", slog.Any("error", err))
+		}
+		return nil, 0
+	}
+	l.intake.stats.delivered.Add(1)
+	if meta.NumDelivered > 1 {
+		l.intake.stats.redelivered.Add(1)
+	}
+	return &Delivery{Request: req, Err: bad, Lease: lease, credits: l.credits}, meta.NumPending
+}
+
+func (l *loop) settleRaw(m *nats.Msg, payload []byte) {
+	if err := l.conn.nc.Publish(m.Reply, payload); err != nil {
+		l.conn.log.Warn("message not handed back", slog.Any("error", err))
+	}
+}
+
+// epoch is the creation time of a consumer, unix milliseconds.
+func (c *Conn) epoch(consumer string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.epochs[consumer]
+}

@@ -1,0 +1,67 @@
+package broker
+
+// tracker follows the leases of a request, so that the reader sees one stream
+// without repetitions whatever happened to the workers: attempts of a request
+// produce the same output, so what a later one repeats is cut off.
+type tracker struct {
+	epoch, attempt uint64
+	begun          bool
+	nextSeq        uint64
+	holes          int
+
+	// Of the present lease: bytes of text so far, and whether none were lost.
+	text  int
+	whole bool
+	// Of the request: what the reader has.
+	haveText, haveTokens int
+}
+
+// accept reports whether f is news, and cuts off what the reader has.
+func (t *tracker) accept(f *Frame) bool {
+	if f.Type == FrameError && f.Epoch == 0 && f.Attempt == 0 {
+		return true // a refusal, by no lease
+	}
+	newer := f.Epoch > t.epoch || f.Epoch == t.epoch && f.Attempt > t.attempt
+	switch {
+	case !t.begun || newer:
+		t.begun, t.epoch, t.attempt, t.nextSeq = true, f.Epoch, f.Attempt, 0
+		t.text, t.whole = 0, true
+	case f.Epoch != t.epoch || f.Attempt != t.attempt:
+		return false // of a lease that was lost
+	case f.Seq < t.nextSeq:
+		return false // twice
+	}
+	if f.Seq > t.nextSeq {
+		t.whole = false
+		t.holes += int(min(f.Seq-t.nextSeq, 1<<20))
+	}
+	t.nextSeq = f.Seq + 1
+	if f.Type != FrameToken || f.Provisional {
+		return true
+	}
+	return t.cut(f)
+}
+
+// cut removes the tokens and the text that the reader has, and reports whether
+// anything is left.
+func (t *tracker) cut(f *Frame) bool {
+	if len(f.Tokens) == 0 && f.Text == "" {
+		return true
+	}
+	end := f.Index + len(f.Tokens)
+	known := min(max(t.haveTokens-f.Index, 0), len(f.Tokens))
+	if len(f.LogProbs) == len(f.Tokens) {
+		f.LogProbs = f.LogProbs[known:]
+	}
+	f.Tokens, f.Index = f.Tokens[known:], f.Index+known
+	if t.whole {
+		start := t.text
+		t.text += len(f.Text)
+		f.Text = f.Text[min(max(t.haveText-start, 0), len(f.Text)):]
+	} else if known > 0 {
+		f.Text = "" // where it continues cannot be told; the final has it all
+	}
+	t.haveTokens = max(t.haveTokens, end)
+	t.haveText = max(t.haveText, t.text)
+	return len(f.Tokens) > 0 || f.Text != ""
+}
