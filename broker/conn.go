@@ -158,18 +158,20 @@ func (c *Conn) decoder() *decoder {
 }
 
 // Close sends what is buffered, waits for that at most as long as ctx lives
-// (10 s when it has no deadline), and closes the connection. Open streams must
+// and 10 s, and closes the connection. Open streams must
 // have ended before.
 func (c *Conn) Close(ctx context.Context) error {
 	defer c.nc.Close()
 	if !c.nc.IsConnected() {
 		return nil
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-	}
+	return c.flush(ctx)
+}
+
+// flush waits until the server has processed everything sent so far.
+func (c *Conn) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	if err := c.nc.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("flush connection: %w", err)
 	}

@@ -111,7 +111,7 @@ func (c *Conn) Serve(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 	}
 	s.micro = svc
 	if err = s.register(svc); err == nil {
-		err = c.nc.FlushWithContext(ctx) // the server knows the endpoints
+		err = c.flush(ctx) // the server knows the endpoints
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("serve: %w", err), s.Close())
@@ -234,8 +234,9 @@ func (s *Service) Stats() ServiceStats {
 	return ServiceStats{Busy: s.busy.Load(), Unanswerable: s.unanswerable.Load()}
 }
 
-// Drain takes the worker out of the queue groups and of discovery; requests
-// that have arrived are still delivered before it returns. Cancellation goes on.
+// Drain takes the worker out of the queue groups and of discovery. Requests that
+// have arrived are still delivered, the last of them maybe a moment after it
+// returns. Cancellation goes on.
 func (s *Service) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	svc := s.micro
@@ -255,7 +256,7 @@ func (s *Service) Drain(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	if s.conn.nc.IsConnected() {
-		if err := s.conn.nc.FlushWithContext(ctx); err != nil {
+		if err := s.conn.flush(ctx); err != nil {
 			errs = append(errs, err)
 		}
 	}

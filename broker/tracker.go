@@ -9,11 +9,11 @@ type tracker struct {
 	nextSeq        uint64
 	holes          int
 
-	// Of the present lease: bytes of text so far, and whether none were lost.
-	text  int
-	whole bool
-	// Of the request: what the reader has.
+	text int // bytes of text of the present lease so far
+	// Of the request: what the reader has, and whether frames were lost, after
+	// which positions in the text cannot be told any more.
 	haveText, haveTokens int
+	broken               bool
 }
 
 // accept reports whether f is news, and cuts off what the reader has.
@@ -25,14 +25,14 @@ func (t *tracker) accept(f *Frame) bool {
 	switch {
 	case !t.begun || newer:
 		t.begun, t.epoch, t.attempt, t.nextSeq = true, f.Epoch, f.Attempt, 0
-		t.text, t.whole = 0, true
+		t.text = 0
 	case f.Epoch != t.epoch || f.Attempt != t.attempt:
 		return false // of a lease that was lost
 	case f.Seq < t.nextSeq:
 		return false // twice
 	}
 	if f.Seq > t.nextSeq {
-		t.whole = false
+		t.broken = true
 		t.holes += int(min(f.Seq-t.nextSeq, 1<<20))
 	}
 	t.nextSeq = f.Seq + 1
@@ -49,16 +49,17 @@ func (t *tracker) cut(f *Frame) bool {
 		return true
 	}
 	end := f.Index + len(f.Tokens)
+	old := f.Index < t.haveTokens
 	known := min(max(t.haveTokens-f.Index, 0), len(f.Tokens))
 	if len(f.LogProbs) == len(f.Tokens) {
 		f.LogProbs = f.LogProbs[known:]
 	}
 	f.Tokens, f.Index = f.Tokens[known:], f.Index+known
-	if t.whole {
+	if !t.broken {
 		start := t.text
 		t.text += len(f.Text)
 		f.Text = f.Text[min(max(t.haveText-start, 0), len(f.Text)):]
-	} else if known > 0 {
+	} else if old {
 		f.Text = "" // where it continues cannot be told; the final has it all
 	}
 	t.haveTokens = max(t.haveTokens, end)
