@@ -212,10 +212,11 @@ func TestRuntimeTiming(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStage(t, cellrt.Config{Executors: 2}, 4)
 			s.backend.delay = step
-			began := time.Now()
+			began := time.Now() // does not move before the first step
 			var took time.Duration
 			s.sink.onEnd = func(int32, cellrt.Result) { took = time.Since(began) }
 			stop := s.start(t)
+			synctest.Wait() // both executors sleep: one Submit has to wake both
 			mustSubmit(t, s, s.sequence(1, 20, 20, 5))
 			time.Sleep(100 * step)
 			synctest.Wait()

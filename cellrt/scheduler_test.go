@@ -2,7 +2,9 @@ package cellrt_test
 
 import (
 	"errors"
+	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/cellmq/cellmq/cellrt"
 )
@@ -20,6 +22,20 @@ func TestSchedulerBatchesAcrossSequences(t *testing.T) {
 	// The longest sequence needs 6 + 2 steps; the others ride along.
 	if st.Steps > 6+2+3 || st.Rows != 3+4+5+6+4*2 || st.MaxRows != 4 {
 		t.Errorf("%d rows in %d steps, at most %d: sequences were not batched", st.Rows, st.Steps, st.MaxRows)
+	}
+}
+
+func TestSchedulerHonoursRowLimits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4, 6, 1)
+	for range 6 {
+		w.submit(script{lengths: [3]int{1, 1, 1}, failAt: -1})
+	}
+	w.drain()
+	for i, want := range []uint64{2, 3, 2} { // six rows at most 4, narrowRows and 4 a step
+		if cell := w.sched.Stats().Cells[i]; cell.Rows != 6 || cell.Steps < want {
+			t.Errorf("%s ran %d rows in %d steps, want 6 in %d or more", cell.Cell, cell.Rows, cell.Steps, want)
+		}
 	}
 }
 
@@ -183,6 +199,7 @@ func TestSchedulerPanics(t *testing.T) {
 func FuzzScheduler(f *testing.F) {
 	f.Add([]byte{0, 5, 1, 2, 0, 9, 1, 2, 1, 2})
 	f.Add([]byte{0, 255, 0, 254, 0, 253, 1, 17, 3, 0, 2, 18, 3, 1})
+	f.Add([]byte{4, 5, 0, 21, 0, 21, 0, 21, 0, 33, 0, 45, 3, 0, 5, 0, 3, 0, 5, 0, 3, 0, 0, 80, 5, 0, 7, 2, 3, 0, 5, 0})
 	f.Add([]byte("submit, step, cancel, fail a row, finish; and again with others"))
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) < 2 {
@@ -228,6 +245,46 @@ func TestSchedulerDoesNotAllocate(t *testing.T) { // not parallel: it counts all
 	if free := s.Stats().Models[0].Free; free != 0 || m.Slots() != 16 {
 		t.Errorf("%d of %d slots free, want a full house", free, m.Slots())
 	}
+}
+
+// onceGraph runs one node.
+type onceGraph struct{ cell *cellrt.Cell }
+
+func (g onceGraph) Start(f *cellrt.Frontier) { f.Push(cellrt.Node{Cell: g.cell}) }
+func (g onceGraph) Advance(_ cellrt.Node, _ cellrt.Output, f *cellrt.Frontier) {
+	f.Emit(cellrt.Token{})
+	f.Finish(cellrt.Stopped)
+}
+
+func TestSchedulerForgetsEndedSequences(t *testing.T) {
+	t.Parallel()
+	p := scriptProgram(t)
+	m, err := cellrt.NewModel(p, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := cellrt.NewScheduler(4)
+	s.Add(m)
+	var b cellrt.Batch
+	pointers := make([]weak.Pointer[cellrt.Sequence], 2)
+	for i := range pointers {
+		q := cellrt.NewSequence(m, onceGraph{p.Cells[0]}, nil)
+		pointers[i] = weak.Make(q)
+		if err := s.Submit(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Next(&b)
+	s.Complete(&b, len(b.Rows))
+	s.Clear()
+	runtime.GC()
+	for i, q := range pointers {
+		if q.Value() != nil {
+			t.Errorf("sequence %d is still referred to after its end", i)
+		}
+	}
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(&b)
 }
 
 // endlessGraph emits a token each step and never ends.

@@ -110,8 +110,11 @@ func (s *script) Start(f *cellrt.Frontier) {
 	s.decode(f)
 }
 
-func (s *script) Advance(n cellrt.Node, _ cellrt.Output, f *cellrt.Frontier) {
+func (s *script) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
 	chain, position := int(n.Args[1]), int(n.Args[2])
+	if int(out.Token) != position {
+		s.world.tb.Fatalf("script %d got another row's output at position %d: %v", s.number, position, out)
+	}
 	if s.finished || s.cause != nil {
 		s.world.tb.Fatalf("script %d advanced after its end", s.number)
 	}
@@ -221,6 +224,9 @@ func (w *world) form(executor int) bool {
 		if row.Args != want[i].node.Args {
 			w.tb.Fatalf("row %d is %v, want %v", i, row.Args, want[i].node.Args)
 		}
+		if f.batch.Outputs[i] != (cellrt.Output{}) {
+			w.tb.Fatalf("row %d begins with output %v of an earlier batch", i, f.batch.Outputs[i])
+		}
 		s := want[i].script
 		s.inFlight++
 		if owner := w.owners[row.Slot]; owner == nil {
@@ -239,8 +245,9 @@ func (w *world) complete(executor int) bool {
 		return false
 	}
 	f.running = false
-	for _, row := range f.batch.Rows {
+	for i, row := range f.batch.Rows {
 		w.scripts[row.Args[0]].inFlight--
+		f.batch.Outputs[i] = cellrt.Output{Token: row.Args[2], LogProb: -1}
 	}
 	w.sched.Complete(&f.batch, len(f.batch.Rows))
 	w.collect()

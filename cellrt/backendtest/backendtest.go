@@ -26,7 +26,7 @@ func Run(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	t.Run("negative index loads zeros", func(t *testing.T) { testNegativeLoad(t, open) })
 	t.Run("loads come before later stores", func(t *testing.T) { testStoreOrder(t, open) })
 	t.Run("poisoned row", func(t *testing.T) { testPoisonedRow(t, open) })
-	t.Run("ties", func(t *testing.T) { testTies(t, open) })
+	t.Run("greedy", func(t *testing.T) { testGreedy(t, open) })
 	t.Run("allocations", func(t *testing.T) { testAllocations(t, open) })
 }
 

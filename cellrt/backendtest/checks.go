@@ -195,26 +195,41 @@ func testPoisonedRow(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	}
 }
 
-func testTies(t *testing.T, open func(testing.TB) cellrt.Backend) {
+func testGreedy(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	t.Helper()
+	const width = 40
 	layout := &cellrt.Layout{}
 	layout.Add("unused", 1, 1)
-	b := cellrt.NewCell("ties", layout, 1)
-	table := &cellrt.Matrix{Name: "table", Rows: 2, Cols: 40, Data: make([]float32, 80)}
-	table.Data[40+33], table.Data[40+37] = 2, 2
+	b := cellrt.NewCell("greedy", layout, 1)
+	table := &cellrt.Matrix{Name: "table", Rows: 5, Cols: width, Data: make([]float32, 5*width)}
+	inf := float32(math.Inf(1))
+	table.Data[1*width+33], table.Data[1*width+37] = 2, 2
+	table.Data[2*width+39] = inf
+	table.Data[3*width+5] = -inf
+	table.Data[4*width+17] = float32(math.NaN())
 	b.Greedy(b.Embed(table, 0))
 	cell, program := single(t, layout, b)
-	x, err := open(t).Load(program, 2)
+	x, err := open(t).Load(program, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := make([]cellrt.Output, 2)
-	x.NewRunner().Run(cell, []cellrt.Row{{Slot: 0}, {Slot: 1, Args: [cellrt.MaxArgs]int32{1}}}, out)
+	rows, out := make([]cellrt.Row, 5), make([]cellrt.Output, 5)
+	for i := range rows {
+		rows[i] = cellrt.Row{Slot: int32(i), Args: [cellrt.MaxArgs]int32{int32(i)}}
+	}
+	x.NewRunner().Run(cell, rows, out)
 	if out[0].Token != 0 || out[1].Token != 33 {
 		t.Errorf("tokens %d and %d, want the lowest index of the largest: 0 and 33", out[0].Token, out[1].Token)
 	}
-	if want := -math.Log(40); !near(float64(out[0].LogProb), want) {
-		t.Errorf("log-probability %g, want %g", out[0].LogProb, want)
+	for i, want := range []float64{-math.Log(width), -math.Log(2 + (width-2)*math.Exp(-2))} {
+		if !near(float64(out[i].LogProb), want) {
+			t.Errorf("log-probability %g, want %g", out[i].LogProb, want)
+		}
+	}
+	for i, what := range []string{"an infinity", "a negative infinity", "NaN"} {
+		if p := out[2+i].LogProb; p == p {
+			t.Errorf("log-probability %g with %s among the logits, want NaN", p, what)
+		}
 	}
 }
 
