@@ -29,7 +29,7 @@ func (r result) equal(o result) bool {
 		})
 }
 
-func runBits(t testing.TB, m *models.Model, r *runner.Runner, in models.Input) result {
+func runBits(t *testing.T, m *models.Model, r *runner.Runner, in models.Input) result {
 	t.Helper()
 	req, err := m.Unfold(in, models.Params{})
 	if err != nil {

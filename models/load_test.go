@@ -36,19 +36,19 @@ func TestLoad(t *testing.T) {
 
 func TestLoadRefuses(t *testing.T) {
 	t.Parallel()
-	set := func(changes map[string]any) func(testing.TB, fstest.MapFS) {
-		return func(t testing.TB, dir fstest.MapFS) { t.Helper(); configure(t, dir, changes) }
+	set := func(changes map[string]any) func(*testing.T, fstest.MapFS) {
+		return func(t *testing.T, dir fstest.MapFS) { t.Helper(); configure(t, dir, changes) }
 	}
-	file := func(name, text string) func(testing.TB, fstest.MapFS) {
-		return func(_ testing.TB, dir fstest.MapFS) { dir[name] = &fstest.MapFile{Data: []byte(text)} }
+	file := func(name, text string) func(*testing.T, fstest.MapFS) {
+		return func(_ *testing.T, dir fstest.MapFS) { dir[name] = &fstest.MapFile{Data: []byte(text)} }
 	}
-	remove := func(name string) func(testing.TB, fstest.MapFS) {
-		return func(_ testing.TB, dir fstest.MapFS) { delete(dir, name) }
+	remove := func(name string) func(*testing.T, fstest.MapFS) {
+		return func(_ *testing.T, dir fstest.MapFS) { delete(dir, name) }
 	}
 	characters := map[string]any{"type": "characters", "vocab": "v.json"}
 	tests := []struct {
 		name  string
-		spoil func(testing.TB, fstest.MapFS)
+		spoil func(*testing.T, fstest.MapFS)
 		want  string
 	}{
 		{"no configuration", remove("config.json"), "config.json: "},

@@ -18,7 +18,7 @@ import (
 )
 
 // fixtures are the small models with PyTorch's outputs.
-func fixtures(t testing.TB) []*models.Model {
+func fixtures(t *testing.T) []*models.Model {
 	t.Helper()
 	ms, err := models.LoadDir(filepath.Join("testdata", "fixtures"))
 	if err != nil {
@@ -30,7 +30,7 @@ func fixtures(t testing.TB) []*models.Model {
 	return ms
 }
 
-func load(t testing.TB, fsys fs.FS, name string) *models.Model {
+func load(t *testing.T, fsys fs.FS, name string) *models.Model {
 	t.Helper()
 	m, err := models.Load(fsys, name)
 	if err != nil {
@@ -40,13 +40,13 @@ func load(t testing.TB, fsys fs.FS, name string) *models.Model {
 }
 
 // loadG2P loads g2p-en with float32 weights.
-func loadG2P(t testing.TB) *models.Model {
+func loadG2P(t *testing.T) *models.Model {
 	t.Helper()
 	return load(t, os.DirFS(filepath.Join("testdata", "g2p-en-f32")), "g2p-en")
 }
 
 // serve runs a model until the test ends.
-func serve(t testing.TB, m *models.Model, slots int, cfg cellrt.Config) *runner.Runner {
+func serve(t *testing.T, m *models.Model, slots int, cfg cellrt.Config) *runner.Runner {
 	t.Helper()
 	r, err := runner.New(m.Program(), slots, cfg)
 	if err != nil {
@@ -65,7 +65,7 @@ func serve(t testing.TB, m *models.Model, slots int, cfg cellrt.Config) *runner.
 }
 
 // readLines decodes a file of one JSON object a line.
-func readLines[T any](t testing.TB, path ...string) []T {
+func readLines[T any](t *testing.T, path ...string) []T {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(path...))
 	if err != nil {
@@ -83,7 +83,7 @@ func readLines[T any](t testing.TB, path ...string) []T {
 }
 
 // directory copies a fixture into memory, where a test can change it.
-func directory(t testing.TB, name string) fstest.MapFS {
+func directory(t *testing.T, name string) fstest.MapFS {
 	t.Helper()
 	dir := os.DirFS(filepath.Join("testdata", "fixtures", name))
 	out := fstest.MapFS{}
@@ -98,7 +98,7 @@ func directory(t testing.TB, name string) fstest.MapFS {
 }
 
 // configure sets keys of a directory's configuration; nil removes a key.
-func configure(t testing.TB, dir fstest.MapFS, changes map[string]any) {
+func configure(t *testing.T, dir fstest.MapFS, changes map[string]any) {
 	t.Helper()
 	var c map[string]any
 	if err := json.Unmarshal(dir["config.json"].Data, &c); err != nil {

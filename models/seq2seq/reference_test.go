@@ -73,7 +73,7 @@ func randomTensors(c seq2seq.Config, seed uint64) tensors {
 }
 
 // file returns the weights as a parsed file.
-func (ts tensors) file(t testing.TB) *safetensors.File {
+func (ts tensors) file(t *testing.T) *safetensors.File {
 	t.Helper()
 	var values []safetensors.Values
 	for _, v := range ts {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func shapes() map[string]seq2seq.Config {
 	return all
 }
 
-func setup(t testing.TB, c seq2seq.Config) (*seq2seq.Model, tensors) {
+func setup(t *testing.T, c seq2seq.Config) (*seq2seq.Model, tensors) {
 	t.Helper()
 	ts := randomTensors(c, 42)
 	m, err := seq2seq.New("test", c, ts.file(t))
@@ -293,7 +294,7 @@ func TestEnds(t *testing.T) {
 			tokens, reason, err := script(t, c, tt.segments, tt.bound, tt.script...)
 			var words []string
 			for _, tok := range tokens {
-				w := fmt.Sprint(tok.ID)
+				w := strconv.Itoa(int(tok.ID))
 				if tok.Break {
 					w = "|" + w
 				}

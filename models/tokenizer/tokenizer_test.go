@@ -17,25 +17,26 @@ const (
 	sounds  = `["<pad>", "<s>", "</s>", "AA", "B", "NG"]`
 )
 
-func setup(t testing.TB, config, vocabulary string, size int) tokenizer.Tokenizer {
-	t.Helper()
+func setup(tb testing.TB, config, vocabulary string, size int) tokenizer.Tokenizer {
+	tb.Helper()
 	var c tokenizer.Config
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	tok, err := tokenizer.New(c, []byte(vocabulary), size)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return tok
 }
 
-func kinds(t testing.TB) map[string]tokenizer.Tokenizer {
+func kinds(tb testing.TB) map[string]tokenizer.Tokenizer {
+	tb.Helper()
 	return map[string]tokenizer.Tokenizer{
-		"exact": setup(t, `{"type":"characters","vocab":"v"}`, letters, 7),
-		"lower": setup(t, `{"type":"characters","vocab":"v","lowercase":true}`, letters, 7),
-		"words": setup(t, `{"type":"words","vocab":"v","segment_separator":" | "}`, sounds, 6),
-		"ids":   setup(t, `"ids"`, "", 23),
+		"exact": setup(tb, `{"type":"characters","vocab":"v"}`, letters, 7),
+		"lower": setup(tb, `{"type":"characters","vocab":"v","lowercase":true}`, letters, 7),
+		"words": setup(tb, `{"type":"words","vocab":"v","segment_separator":" | "}`, sounds, 6),
+		"ids":   setup(tb, `"ids"`, "", 23),
 	}
 }
 

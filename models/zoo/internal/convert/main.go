@@ -67,8 +67,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("evaluate %s: %w", d, err)
 		}
-		fmt.Fprintf(stdout, "%-4s  %d bytes  %d of %d words wrong (%.2f %%)  output differs from the trainer's: %d  largest difference of a logprob: %.2g\n",
+		_, err = fmt.Fprintf(stdout, "%-4s  %d bytes  %d of %d words wrong (%.2f %%)  output differs from the trainer's: %d  largest difference of a logprob: %.2g\n",
 			d, len(s.file), s.wrong, len(words), 100*float64(s.wrong)/float64(len(words)), s.different, s.off)
+		if err != nil {
+			return err
+		}
 		if *to != "" && string(d) == *storage {
 			if err := write(*to, s, words); err != nil {
 				return fmt.Errorf("write %s: %w", d, err)
