@@ -1,10 +1,15 @@
 package kernel
 
 const (
-	// chainColumns is how many columns advance side by side. Four chains hide
-	// the latency of an addition, and with four inputs a turn everything stays
-	// in registers.
-	chainColumns = 4
+	// chainColumns is how many columns advance side by side: enough chains to
+	// hide the latency of an addition, few enough to stay in registers.
+	chainColumns = 8
+	// chainInputs is how many inputs a turn of the loop takes. All products of
+	// the last one are formed before the chains advance, which spills some; the
+	// more inputs in a turn, the less that costs.
+	chainInputs = 4
+	// turn is the reach of a turn of the loop in a panel.
+	turn = (chainInputs-1)*PanelWidth + chainColumns
 	// halfPanel is how many columns of a panel are worked on before the next
 	// row: for 512 inputs their weights are 32 KiB and stay in the first-level
 	// cache.
@@ -39,38 +44,60 @@ func chains(y *[chainColumns]float32, x, w []float32, column int) {
 		return
 	}
 	a0, a1, a2, a3 := y[0], y[1], y[2], y[3]
+	a4, a5, a6, a7 := y[4], y[5], y[6], y[7]
 	w = w[column:]
-	for len(x) >= 4 && len(w) >= 3*PanelWidth+4 {
-		k := (*[3*PanelWidth + 4]float32)(w)
+	for len(x) >= chainInputs && len(w) >= turn {
+		k := (*[turn]float32)(w)
 		v := x[0]
 		a0 = float32(v*k[0]) + a0
 		a1 = float32(v*k[1]) + a1
 		a2 = float32(v*k[2]) + a2
 		a3 = float32(v*k[3]) + a3
+		a4 = float32(v*k[4]) + a4
+		a5 = float32(v*k[5]) + a5
+		a6 = float32(v*k[6]) + a6
+		a7 = float32(v*k[7]) + a7
 		v = x[1]
 		a0 = float32(v*k[32]) + a0
 		a1 = float32(v*k[33]) + a1
 		a2 = float32(v*k[34]) + a2
 		a3 = float32(v*k[35]) + a3
+		a4 = float32(v*k[36]) + a4
+		a5 = float32(v*k[37]) + a5
+		a6 = float32(v*k[38]) + a6
+		a7 = float32(v*k[39]) + a7
 		v = x[2]
 		a0 = float32(v*k[64]) + a0
 		a1 = float32(v*k[65]) + a1
 		a2 = float32(v*k[66]) + a2
 		a3 = float32(v*k[67]) + a3
+		a4 = float32(v*k[68]) + a4
+		a5 = float32(v*k[69]) + a5
+		a6 = float32(v*k[70]) + a6
+		a7 = float32(v*k[71]) + a7
 		v = x[3]
 		a0 = float32(v*k[96]) + a0
 		a1 = float32(v*k[97]) + a1
 		a2 = float32(v*k[98]) + a2
 		a3 = float32(v*k[99]) + a3
-		x = x[4:]
-		w = w[min(4*PanelWidth, len(w)):]
+		a4 = float32(v*k[100]) + a4
+		a5 = float32(v*k[101]) + a5
+		a6 = float32(v*k[102]) + a6
+		a7 = float32(v*k[103]) + a7
+		x = x[chainInputs:]
+		w = w[min(chainInputs*PanelWidth, len(w)):]
 	}
 	for i, v := range x {
-		k := (*[4]float32)(w[i*PanelWidth:])
+		k := (*[chainColumns]float32)(w[i*PanelWidth:])
 		a0 = float32(v*k[0]) + a0
 		a1 = float32(v*k[1]) + a1
 		a2 = float32(v*k[2]) + a2
 		a3 = float32(v*k[3]) + a3
+		a4 = float32(v*k[4]) + a4
+		a5 = float32(v*k[5]) + a5
+		a6 = float32(v*k[6]) + a6
+		a7 = float32(v*k[7]) + a7
 	}
 	y[0], y[1], y[2], y[3] = a0, a1, a2, a3
+	y[4], y[5], y[6], y[7] = a4, a5, a6, a7
 }
