@@ -99,6 +99,11 @@ func TestBitIdentity(t *testing.T) {
 			})
 		}
 	}
+	mixes := 25
+	if testing.Short() {
+		mixes = 3
+		t.Logf("%d mixes of g2p-en", mixes)
+	}
 	m := loadG2P(t)
 	words := readLines[g2pWord](t, "testdata", "g2p-en-words.jsonl")
 	var inputs []models.Input
@@ -111,7 +116,7 @@ func TestBitIdentity(t *testing.T) {
 	}
 	t.Run("g2p-en executors 2", func(t *testing.T) {
 		t.Parallel()
-		checkMixes(t, m, inputs, 25, cellrt.Config{Executors: 2})
+		checkMixes(t, m, inputs, mixes, cellrt.Config{Executors: 2})
 	})
 }
 
