@@ -30,7 +30,7 @@ func (w *Worker) admit(d *broker.Delivery) {
 		w.metrics.redeliveries.Inc()
 	}
 	switch {
-	case w.draining.Load():
+	case w.draining.Load(), w.stuck.Load():
 		w.outbox.end(r, errHandBack)
 		return
 	case d.Err != nil:

@@ -5,11 +5,15 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/cellmq/cellmq/broker"
 )
+
+// serviceWait bounds how long the server may take to learn of the endpoints.
+const serviceWait = 30 * time.Second
 
 // connect reaches the broker, starting an embedded one when none is
 // configured, and makes sure that the streams and consumers are there. The
@@ -107,4 +111,14 @@ func (w *Worker) serviceStats() any {
 		w.table.count(), w.cfg.Slots, w.cfg.realtimeSlots(), w.draining.Load(),
 		stats.Tokens, stats.Steps, stats.Rows,
 	}
+}
+
+// startService opens the realtime, cancel and discovery endpoints.
+func (w *Worker) startService(ctx context.Context) (*broker.Service, error) {
+	ctx, cancel := context.WithTimeout(ctx, serviceWait)
+	defer cancel()
+	return w.conn.Serve(ctx, broker.ServiceConfig{
+		Worker: w.cfg.Name, Version: w.deps.Version, Models: w.servedModels(),
+		Credits: w.realtime, Deliver: w.admit, Cancel: w.cancel, Stats: w.serviceStats,
+	})
 }

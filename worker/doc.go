@@ -51,7 +51,7 @@
 // Leases are extended three times per ack wait, and only while the step loop
 // runs steps or has nothing to run. A hung loop thereby loses its leases and
 // the broker delivers the requests to another worker, which produces the same
-// frames.
+// frames. While it hangs, the worker has no slots to pull for and is not ready.
 //
 // # Drain
 //

@@ -23,15 +23,30 @@ func (w *Worker) keepLeases(ctx context.Context) {
 		case now := <-ticker.C:
 			stats := w.runtime.Stats()
 			moved := seen.moved(stats.Steps, stats.Running)
-			w.stuck.Store(!moved)
-			if !moved {
-				w.log.LogAttrs(ctx, slog.LevelError, "step loop makes no progress, leases run out",
-					slog.Int("running", w.table.count()))
-				continue
+			w.setStuck(!moved)
+			if moved {
+				w.extendLeases(now)
 			}
-			w.extendLeases(now)
 		}
 	}
+}
+
+// setStuck takes the slots away while the loop hangs, so that it gets no
+// requests that it would sit on for an ack wait each.
+func (w *Worker) setStuck(stuck bool) {
+	if w.stuck.Swap(stuck) == stuck {
+		return
+	}
+	sign := 1
+	if stuck {
+		sign = -1
+		w.log.LogAttrs(context.Background(), slog.LevelError, "step loop makes no progress, leases run out",
+			slog.Int("running", w.table.count()))
+	} else {
+		w.log.LogAttrs(context.Background(), slog.LevelInfo, "step loop moves again")
+	}
+	w.durable.Add(sign * w.cfg.Slots)
+	w.realtime.Add(sign * w.cfg.realtimeSlots())
 }
 
 // extendLeases extends the lease of every run. One that is lost already stops.

@@ -259,9 +259,7 @@ func (p *publisher) fail(r *run, e *broker.Error) (outcome string, err error) {
 	if err := r.stream.Fail(e, r.req.Params.Meta); err != nil {
 		return string(e.Code), err
 	}
-	if !r.delivery.Lease.Core() {
-		_ = r.delivery.Lease.Reject(string(e.Code)) // as for Settle
-	}
+	_ = r.delivery.Lease.Reject(string(e.Code)) // as for Settle
 	return string(e.Code), nil
 }
 

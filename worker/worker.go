@@ -215,10 +215,7 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 	parts.Go(func() { w.publisher().run(publishing) })
 	parts.Go(func() { w.keepLeases(publishing) })
 
-	service, err := w.conn.Serve(ctx, broker.ServiceConfig{
-		Worker: w.cfg.Name, Version: w.deps.Version, Models: w.servedModels(),
-		Credits: w.realtime, Deliver: w.admit, Cancel: w.cancel, Stats: w.serviceStats,
-	})
+	service, err := w.startService(ctx)
 	if err != nil {
 		return err
 	}

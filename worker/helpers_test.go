@@ -1,0 +1,287 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/broker/brokertest"
+	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/models/safetensors"
+	"github.com/cellmq/cellmq/models/zoo"
+	"github.com/cellmq/cellmq/worker"
+)
+
+// patience bounds every wait of a test.
+const patience = 30 * time.Second
+
+// started is a running worker.
+type started struct {
+	*worker.Worker
+	stop func() // ends its context: it drains
+	done chan error
+}
+
+// start runs a worker on server until the test ends or stop is called. Change
+// may be nil.
+func start(tb testing.TB, server *broker.Server, deps worker.Deps, change func(*worker.Config)) *started {
+	tb.Helper()
+	cfg := worker.DefaultConfig()
+	cfg.NatsURL, cfg.AdminAddress = server.URL(), "127.0.0.1:0"
+	cfg.Grace = patience
+	if change != nil {
+		change(&cfg)
+	}
+	if deps.Log == nil && testing.Verbose() {
+		deps.Log = slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	w, err := worker.New(cfg, deps)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &started{Worker: w, stop: stop, done: make(chan error, 1)}
+	go func() { s.done <- w.Run(ctx) }()
+	tb.Cleanup(func() {
+		w.HandBack()
+		stop()
+		s.wait(tb)
+	})
+	select {
+	case <-w.Ready():
+	case err := <-s.done:
+		s.done <- nil
+		tb.Fatalf("worker did not start: %v", err)
+	case <-time.After(patience):
+		tb.Fatal("worker is not ready")
+	}
+	return s
+}
+
+// wait waits until the worker has ended. It may be called more than once.
+func (s *started) wait(tb testing.TB) {
+	tb.Helper()
+	select {
+	case err := <-s.done:
+		if err != nil {
+			tb.Errorf("worker ended with %v", err)
+		}
+		s.done <- nil
+	case <-time.After(patience):
+		tb.Error("worker does not end")
+	}
+}
+
+// connect returns a plain NATS connection.
+func connect(tb testing.TB, server *broker.Server) *nats.Conn {
+	tb.Helper()
+	nc, err := nats.Connect(server.URL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(nc.Close)
+	return nc
+}
+
+// subscribe returns a subscription that the server knows of.
+func subscribe(tb testing.TB, nc *nats.Conn, subject string) *nats.Subscription {
+	tb.Helper()
+	sub, err := nc.SubscribeSync(subject)
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return sub
+}
+
+// publish sends a request with a reply subject; header pairs may follow.
+func publish(tb testing.TB, nc *nats.Conn, subject, reply string, payload []byte, header ...string) {
+	tb.Helper()
+	m := &nats.Msg{Subject: subject, Reply: reply, Data: payload, Header: nats.Header{}}
+	for i := 0; i < len(header); i += 2 {
+		m.Header.Set(header[i], header[i+1])
+	}
+	if err := nc.PublishMsg(m); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// nextFrame waits for a frame; PubAcks, which come on the same subject, are
+// skipped.
+func nextFrame(tb testing.TB, sub *nats.Subscription) broker.Frame {
+	tb.Helper()
+	for {
+		m, err := sub.NextMsg(patience)
+		if err != nil {
+			tb.Fatalf("no frame: %v", err)
+		}
+		if isPubAck(m.Data) {
+			continue
+		}
+		f, err := broker.DecodeFrame(m.Data)
+		if err != nil {
+			tb.Fatalf("frame %q: %v", m.Data, err)
+		}
+		return f
+	}
+}
+
+func isPubAck(payload []byte) bool {
+	var ack struct {
+		Stream string          `json:"stream"`
+		Error  json.RawMessage `json:"error"`
+		Type   string          `json:"type"`
+	}
+	return json.Unmarshal(payload, &ack) == nil && ack.Stream != "" && ack.Type == ""
+}
+
+// untilTerminal reads the frames of one request up to its terminal one and
+// checks what holds for every token stream.
+func untilTerminal(tb testing.TB, sub *nats.Subscription) []broker.Frame {
+	tb.Helper()
+	var frames []broker.Frame
+	for {
+		f := nextFrame(tb, sub)
+		frames = append(frames, f)
+		if f.Type.Terminal() {
+			checkFrames(tb, frames)
+			return frames
+		}
+	}
+}
+
+// checkFrames wants the frames of one lease: contiguous seq and index, the
+// tokens those of the final, one terminal frame.
+func checkFrames(tb testing.TB, frames []broker.Frame) {
+	tb.Helper()
+	var text string
+	var tokens []int32
+	for i, f := range frames {
+		if f.Seq != uint64(i) || f.ID != frames[0].ID || f.Epoch != frames[0].Epoch || f.Attempt != frames[0].Attempt {
+			tb.Errorf("frame %d has seq %d, id %s, lease %d/%d", i, f.Seq, f.ID, f.Epoch, f.Attempt)
+		}
+		switch f.Type {
+		case broker.FrameToken:
+			if f.Index != len(tokens) || len(f.Tokens) == 0 {
+				tb.Errorf("frame %d has %d tokens at index %d, want index %d", i, len(f.Tokens), f.Index, len(tokens))
+			}
+			text += f.Text
+			tokens = append(tokens, f.Tokens...)
+		case broker.FrameFinal:
+			if len(tokens) > 0 && (f.Text != text || fmt.Sprint(f.Tokens) != fmt.Sprint(tokens)) {
+				tb.Errorf("final %q %v, streamed %q %v", f.Text, f.Tokens, text, tokens)
+			}
+		}
+		if f.Type.Terminal() != (i == len(frames)-1) {
+			tb.Errorf("frame %d of %d is a %s", i, len(frames), f.Type)
+		}
+	}
+}
+
+// types lists the types of frames, runs of the same type as one.
+func types(frames []broker.Frame) (out []broker.FrameType) {
+	for _, f := range frames {
+		if len(out) == 0 || out[len(out)-1] != f.Type {
+			out = append(out, f.Type)
+		}
+	}
+	return out
+}
+
+// eventually waits until condition holds.
+func eventually(tb testing.TB, what string, condition func() bool) {
+	tb.Helper()
+	timeout := time.After(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			tb.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// g2p loads the bundled model.
+func g2p(tb testing.TB) *models.Model {
+	tb.Helper()
+	m, err := zoo.Load("g2p-en")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// endless returns a model whose output never ends by itself before thousands
+// of tokens, each of which takes a while: an untrained GRU that cannot choose
+// its end token. Its text form is token ids.
+func endless(tb testing.TB, name string) *models.Model {
+	tb.Helper()
+	return randomModel(tb, name, 256, nil)
+}
+
+// randomModel returns an untrained GRU; spoil, if not nil, changes the bias of
+// its output.
+func randomModel(tb testing.TB, name string, hidden int, spoil func(bias []float32)) *models.Model {
+	tb.Helper()
+	const vocab, embedding = 19, 8
+	random := rand.New(rand.NewPCG(1, 2))
+	tensor := func(name string, shape ...int) safetensors.Values {
+		n := 1
+		for _, s := range shape {
+			n *= s
+		}
+		v := safetensors.Values{Name: name, DType: safetensors.F32, Shape: shape, Data: make([]float32, n)}
+		for i := range v.Data {
+			v.Data[i] = float32(random.NormFloat64()) * 0.2
+		}
+		return v
+	}
+	var tensors []safetensors.Values
+	for _, side := range []string{"encoder", "decoder"} {
+		tensors = append(tensors,
+			tensor(side+".weight_ih_l0", 3*hidden, embedding), tensor(side+".weight_hh_l0", 3*hidden, hidden),
+			tensor(side+".bias_ih_l0", 3*hidden), tensor(side+".bias_hh_l0", 3*hidden))
+	}
+	out := tensor("out.bias", vocab)
+	out.Data[2] = -1e4 // the end token
+	if spoil != nil {
+		spoil(out.Data)
+	}
+	tensors = append(tensors, out, tensor("out.weight", vocab, hidden),
+		tensor("src_embed.weight", vocab, embedding), tensor("tgt_embed.weight", vocab, embedding),
+		tensor("bridge_h.weight", hidden, hidden), tensor("bridge_h.bias", hidden))
+	var file bytes.Buffer
+	if err := safetensors.Write(&file, tensors, nil); err != nil {
+		tb.Fatal(err)
+	}
+	config := fmt.Sprintf(`{"model_type":"rnn_seq2seq","cell":"gru","attention":"none","num_layers":1,
+		"embedding_size":%d,"encoder_hidden_size":%d,"decoder_hidden_size":%d,"source_vocab_size":%d,"target_vocab_size":%d,
+		"pad_token_id":0,"bos_token_id":1,"eos_token_id":2,"max_target_length":16384,"tokenizer":"ids"}`,
+		embedding, hidden, hidden, vocab, vocab)
+	m, err := models.Load(fstest.MapFS{
+		"config.json":       {Data: []byte(config)},
+		"model.safetensors": {Data: file.Bytes()},
+	}, name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+func newServer(tb testing.TB) *broker.Server {
+	tb.Helper()
+	return brokertest.Server(tb)
+}
