@@ -142,109 +142,111 @@ func TestRuntimeCancelStorm(t *testing.T) {
 	}
 }
 
-func TestRuntimeTiming(t *testing.T) {
+// step is how long a step takes in the tests that run in a bubble.
+const step = time.Millisecond
+
+func TestRuntimeNewcomerJoinsNextStep(t *testing.T) {
 	t.Parallel()
-	const step = time.Millisecond
-	t.Run("a newcomer joins the next step", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			var steps []cellrt.StepTrace
-			cfg := cellrt.Config{Trace: cellrt.Trace{Step: func(s cellrt.StepTrace) { steps = append(steps, s) }}}
-			s := newStage(t, cfg, 4)
-			s.backend.delay = step
-			stop := s.start(t)
-			mustSubmit(t, s, s.sequence(1, 1, 1, 10))
-			time.Sleep(2*step + step/2) // in the first decoder step
-			before := time.Now()
-			mustSubmit(t, s, s.sequence(2, 1, 1, 10))
-			if d := time.Since(before); d != 0 {
-				t.Errorf("Submit waited %v for a running step", d)
-			}
-			time.Sleep(2*step + step/4)
-			synctest.Wait()
-			// Both encoder directions of the newcomer ran, in turn, at once.
-			if len(steps) != 4 || steps[3].Cell != "forward" || steps[3].Duration != step || steps[3].Program != "script" {
-				t.Errorf("steps %+v", steps)
-			}
-			stop()
-		})
+	synctest.Test(t, func(t *testing.T) {
+		var steps []cellrt.StepTrace
+		cfg := cellrt.Config{Trace: cellrt.Trace{Step: func(s cellrt.StepTrace) { steps = append(steps, s) }}}
+		s := newStage(t, cfg, 4)
+		s.backend.delay = step
+		stop := s.start(t)
+		mustSubmit(t, s, s.sequence(1, 1, 1, 10))
+		time.Sleep(2*step + step/2) // in the first decoder step
+		before := time.Now()
+		mustSubmit(t, s, s.sequence(2, 1, 1, 10))
+		if d := time.Since(before); d != 0 {
+			t.Errorf("Submit waited %v for a running step", d)
+		}
+		time.Sleep(2*step + step/4)
+		synctest.Wait()
+		// Both encoder directions of the newcomer ran, in turn, at once.
+		if len(steps) != 4 || steps[3].Cell != "forward" || steps[3].Duration != step || steps[3].Program != "script" {
+			t.Errorf("steps %+v", steps)
+		}
+		stop()
 	})
-	t.Run("cancel ends within a step", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t, cellrt.Config{}, 4)
-			s.backend.delay = step
-			var end time.Time
-			s.sink.onEnd = func(int32, cellrt.Result) { end = time.Now() }
-			stop := s.start(t)
-			q := s.sequence(1, 1, 1, 1000)
-			mustSubmit(t, s, q)
-			time.Sleep(10*step + step/2)
-			cancelled := time.Now()
-			if !s.Cancel(q, errTest) || s.Cancel(q, cellrt.ErrStopped) {
-				t.Error("the first Cancel and only the first has an effect")
-			}
-			if d := time.Since(cancelled); d != 0 {
-				t.Errorf("Cancel waited %v for a running step", d)
-			}
-			s.sink.mu.Lock()
-			tokens := s.sink.tokens[1]
-			s.sink.mu.Unlock()
-			time.Sleep(step)
-			synctest.Wait()
-			s.sink.expect(1, errTest)
-			if d := end.Sub(cancelled); d > step {
-				t.Errorf("ended %v after Cancel, want within a step of %v", d, step)
-			}
-			if got := s.sink.tokens[1]; got != tokens {
-				t.Errorf("%d tokens came after Cancel", got-tokens)
-			}
-			steps := s.Stats().Steps
-			time.Sleep(100 * step)
-			if got := s.Stats().Steps; got != steps {
-				t.Errorf("%d steps with nothing to do", got-steps)
-			}
-			stop()
-		})
+}
+
+func TestRuntimeCancelEndsWithinStep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, cellrt.Config{}, 4)
+		s.backend.delay = step
+		var end time.Time
+		s.sink.onEnd = func(int32, cellrt.Result) { end = time.Now() }
+		stop := s.start(t)
+		q := s.sequence(1, 1, 1, 1000)
+		mustSubmit(t, s, q)
+		time.Sleep(10*step + step/2)
+		cancelled := time.Now()
+		if !s.Cancel(q, errTest) || s.Cancel(q, cellrt.ErrStopped) {
+			t.Error("the first Cancel and only the first has an effect")
+		}
+		if d := time.Since(cancelled); d != 0 {
+			t.Errorf("Cancel waited %v for a running step", d)
+		}
+		s.sink.mu.Lock()
+		tokens := s.sink.tokens[1]
+		s.sink.mu.Unlock()
+		time.Sleep(step)
+		synctest.Wait()
+		s.sink.expect(1, errTest)
+		if d := end.Sub(cancelled); d > step {
+			t.Errorf("ended %v after Cancel, want within a step of %v", d, step)
+		}
+		if got := s.sink.tokens[1]; got != tokens {
+			t.Errorf("%d tokens came after Cancel", got-tokens)
+		}
+		steps := s.Stats().Steps
+		time.Sleep(100 * step)
+		if got := s.Stats().Steps; got != steps {
+			t.Errorf("%d steps with nothing to do", got-steps)
+		}
+		stop()
 	})
-	t.Run("two executors run both directions at once", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t, cellrt.Config{Executors: 2}, 4)
-			s.backend.delay = step
-			began := time.Now() // does not move before the first step
-			var took time.Duration
-			s.sink.onEnd = func(int32, cellrt.Result) { took = time.Since(began) }
-			stop := s.start(t)
-			synctest.Wait() // both executors sleep: one Submit has to wake both
-			mustSubmit(t, s, s.sequence(1, 20, 20, 5))
-			time.Sleep(100 * step)
-			synctest.Wait()
-			if took != 25*step {
-				t.Errorf("took %v, want %v", took, 25*step)
-			}
-			stop()
-		})
+}
+
+func TestRuntimeExecutorsRunAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, cellrt.Config{Executors: 2}, 4)
+		s.backend.delay = step
+		began := time.Now() // does not move before the first step
+		var took time.Duration
+		s.sink.onEnd = func(int32, cellrt.Result) { took = time.Since(began) }
+		stop := s.start(t)
+		synctest.Wait() // both executors sleep: one Submit has to wake both
+		mustSubmit(t, s, s.sequence(1, 20, 20, 5))
+		time.Sleep(100 * step)
+		synctest.Wait()
+		if took != 25*step {
+			t.Errorf("took %v, want %v", took, 25*step)
+		}
+		stop()
 	})
-	t.Run("stop", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t, cellrt.Config{Executors: 2}, 4)
-			s.backend.delay = step
-			stop := s.start(t)
-			for i := range int32(4) {
-				mustSubmit(t, s, s.sequence(i, 10, 10, 10))
-			}
-			time.Sleep(step / 2)
-			before := time.Now()
-			stop()
-			if d := time.Since(before); d > step {
-				t.Errorf("stopping took %v, want at most a step", d)
-			}
-			for i := range int32(4) {
-				s.sink.expect(i, cellrt.ErrStopped)
-			}
-		})
+}
+
+func TestRuntimeStopsWithinStep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, cellrt.Config{Executors: 2}, 4)
+		s.backend.delay = step
+		stop := s.start(t)
+		for i := range int32(4) {
+			mustSubmit(t, s, s.sequence(i, 10, 10, 10))
+		}
+		time.Sleep(step / 2)
+		before := time.Now()
+		stop()
+		if d := time.Since(before); d > step {
+			t.Errorf("stopping took %v, want at most a step", d)
+		}
+		for i := range int32(4) {
+			s.sink.expect(i, cellrt.ErrStopped)
+		}
 	})
 }
 

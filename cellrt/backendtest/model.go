@@ -43,58 +43,10 @@ func newModel(tb testing.TB, r *rand.Rand, s sizes) *model {
 	m.cell = m.layout.Add("cell", 1, s.hidden)
 	m.out = m.layout.Add("out", 1, max(s.vocabulary, s.hidden))
 
-	h, x := s.hidden, s.input
-	table := matrix(r, "table", s.vocabulary, x)
-	projection, projectionBias := matrix(r, "projection", s.vocabulary, 2*h), vector(r, s.vocabulary)
-	lstmInput, lstmRecurrent, lstmBias := matrix(r, "lstm.input", 4*h, x), matrix(r, "lstm.recurrent", 4*h, h), vector(r, 4*h)
-	gruInput, gruRecurrent := matrix(r, "gru.input", 3*h, x), matrix(r, "gru.recurrent", 3*h, h)
-	gruInputBias, gruRecurrentBias := vector(r, 3*h), vector(r, 3*h)
-
-	m.build(tb, "embed", func(b *cellrt.CellBuilder) {
-		b.Store(m.input, cellrt.Zero, 0, b.Embed(table, argToken))
-	})
-	m.build(tb, "linear", func(b *cellrt.CellBuilder) {
-		b.Store(m.out, cellrt.Zero, 0, b.Linear(projection, projectionBias, cellrt.None, b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)))
-	})
-	m.build(tb, "linear tanh without bias", func(b *cellrt.CellBuilder) {
-		b.Store(m.out, cellrt.Zero, 0, b.Linear(projection, nil, cellrt.Tanh, b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)))
-	})
-	m.build(tb, "lstm", func(b *cellrt.CellBuilder) {
-		outH, outC := b.LSTM(lstmInput, lstmRecurrent, lstmBias, b.Load(m.input, cellrt.Zero), b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero))
-		b.Store(m.hidden, cellrt.Zero, 0, outH)
-		b.Store(m.cell, cellrt.Zero, 0, outC)
-	})
-	m.build(tb, "lstm of an embedding", func(b *cellrt.CellBuilder) {
-		outH, outC := b.LSTM(lstmInput, lstmRecurrent, lstmBias, b.Embed(table, argToken), b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero))
-		b.Store(m.hidden, cellrt.Zero, 0, outH)
-		b.Store(m.cell, cellrt.Zero, 0, outC)
-	})
-	m.build(tb, "gru", func(b *cellrt.CellBuilder) {
-		b.Store(m.hidden, cellrt.Zero, 0, b.GRU(gruInput, gruRecurrent, gruInputBias, gruRecurrentBias, b.Load(m.input, cellrt.Zero), b.Load(m.hidden, cellrt.Zero)))
-	})
-	m.build(tb, "gru of an embedding also stored", func(b *cellrt.CellBuilder) {
-		x := b.Embed(table, argToken)
-		b.Store(m.hidden, cellrt.Zero, 0, b.GRU(gruInput, gruRecurrent, gruInputBias, gruRecurrentBias, x, b.Load(m.hidden, cellrt.Zero)))
-		b.Store(m.input, cellrt.Zero, 0, x)
-	})
-	m.build(tb, "attend", func(b *cellrt.CellBuilder) {
-		b.Store(m.out, cellrt.Zero, 0, b.Attend(b.Load(m.hidden, cellrt.Zero), m.memory, argLength))
-	})
-	m.build(tb, "greedy", func(b *cellrt.CellBuilder) {
-		b.Greedy(b.Linear(projection, projectionBias, cellrt.None, b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)))
-	})
-	m.build(tb, "load and store", func(b *cellrt.CellBuilder) {
-		b.Store(m.memory, argPosition, 0, b.Load(m.hidden, cellrt.Zero))
-	})
-	m.build(tb, "all", func(b *cellrt.CellBuilder) {
-		x, h, c := b.Embed(table, argToken), b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)
-		h, c = b.LSTM(lstmInput, lstmRecurrent, lstmBias, x, h, c)
-		h = b.GRU(gruInput, gruRecurrent, gruInputBias, gruRecurrentBias, x, h)
-		b.Store(m.hidden, cellrt.Zero, 0, h)
-		b.Store(m.cell, cellrt.Zero, 0, c)
-		b.Store(m.memory, argPosition, 0, h)
-		b.Greedy(b.Linear(projection, projectionBias, cellrt.Tanh, h, b.Attend(h, m.memory, argLength)))
-	})
+	w := newWeights(r, s)
+	m.buildPlain(tb, w)
+	m.buildRecurrent(tb, w)
+	m.buildAll(tb, w)
 	var cells []*cellrt.Cell
 	for _, name := range m.names() {
 		cells = append(cells, m.cells[name])
@@ -104,6 +56,99 @@ func newModel(tb testing.TB, r *rand.Rand, s sizes) *model {
 		tb.Fatal(err)
 	}
 	return m
+}
+
+// weights are a model's random weights.
+type weights struct {
+	table, projection              *cellrt.Matrix
+	projectionBias                 []float32
+	lstmInput, lstmRecurrent       *cellrt.Matrix
+	lstmBias                       []float32
+	gruInput, gruRecurrent         *cellrt.Matrix
+	gruInputBias, gruRecurrentBias []float32
+}
+
+func newWeights(r *rand.Rand, s sizes) weights {
+	h, x := s.hidden, s.input
+	return weights{
+		table:      matrix(r, "table", s.vocabulary, x),
+		projection: matrix(r, "projection", s.vocabulary, 2*h), projectionBias: vector(r, s.vocabulary),
+		lstmInput: matrix(r, "lstm.input", 4*h, x), lstmRecurrent: matrix(r, "lstm.recurrent", 4*h, h), lstmBias: vector(r, 4*h),
+		gruInput: matrix(r, "gru.input", 3*h, x), gruRecurrent: matrix(r, "gru.recurrent", 3*h, h),
+		gruInputBias: vector(r, 3*h), gruRecurrentBias: vector(r, 3*h),
+	}
+}
+
+// lstm and gru add a step with the weights.
+func (w weights) lstm(b *cellrt.CellBuilder, x, h, c cellrt.Value) (outH, outC cellrt.Value) {
+	return b.LSTM(w.lstmInput, w.lstmRecurrent, w.lstmBias, x, h, c)
+}
+
+func (w weights) gru(b *cellrt.CellBuilder, x, h cellrt.Value) cellrt.Value {
+	return b.GRU(w.gruInput, w.gruRecurrent, w.gruInputBias, w.gruRecurrentBias, x, h)
+}
+
+// buildPlain makes the cells with one operation that has no state of its own.
+func (m *model) buildPlain(tb testing.TB, w weights) {
+	tb.Helper()
+	m.build(tb, "embed", func(b *cellrt.CellBuilder) {
+		b.Store(m.input, cellrt.Zero, 0, b.Embed(w.table, argToken))
+	})
+	m.build(tb, "linear", func(b *cellrt.CellBuilder) {
+		h, c := b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)
+		b.Store(m.out, cellrt.Zero, 0, b.Linear(w.projection, w.projectionBias, cellrt.None, h, c))
+	})
+	m.build(tb, "linear tanh without bias", func(b *cellrt.CellBuilder) {
+		h, c := b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)
+		b.Store(m.out, cellrt.Zero, 0, b.Linear(w.projection, nil, cellrt.Tanh, h, c))
+	})
+	m.build(tb, "attend", func(b *cellrt.CellBuilder) {
+		b.Store(m.out, cellrt.Zero, 0, b.Attend(b.Load(m.hidden, cellrt.Zero), m.memory, argLength))
+	})
+	m.build(tb, "greedy", func(b *cellrt.CellBuilder) {
+		h, c := b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)
+		b.Greedy(b.Linear(w.projection, w.projectionBias, cellrt.None, h, c))
+	})
+	m.build(tb, "load and store", func(b *cellrt.CellBuilder) {
+		b.Store(m.memory, argPosition, 0, b.Load(m.hidden, cellrt.Zero))
+	})
+}
+
+// buildRecurrent makes the cells with a recurrent step, whose input is loaded,
+// looked up, or looked up and used once more.
+func (m *model) buildRecurrent(tb testing.TB, w weights) {
+	tb.Helper()
+	lstm := func(b *cellrt.CellBuilder, x cellrt.Value) {
+		h, c := w.lstm(b, x, b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero))
+		b.Store(m.hidden, cellrt.Zero, 0, h)
+		b.Store(m.cell, cellrt.Zero, 0, c)
+	}
+	gru := func(b *cellrt.CellBuilder, x cellrt.Value) {
+		b.Store(m.hidden, cellrt.Zero, 0, w.gru(b, x, b.Load(m.hidden, cellrt.Zero)))
+	}
+	m.build(tb, "lstm", func(b *cellrt.CellBuilder) { lstm(b, b.Load(m.input, cellrt.Zero)) })
+	m.build(tb, "lstm of an embedding", func(b *cellrt.CellBuilder) { lstm(b, b.Embed(w.table, argToken)) })
+	m.build(tb, "gru", func(b *cellrt.CellBuilder) { gru(b, b.Load(m.input, cellrt.Zero)) })
+	m.build(tb, "gru of an embedding", func(b *cellrt.CellBuilder) { gru(b, b.Embed(w.table, argToken)) })
+	m.build(tb, "gru of an embedding also stored", func(b *cellrt.CellBuilder) {
+		x := b.Embed(w.table, argToken)
+		gru(b, x)
+		b.Store(m.input, cellrt.Zero, 0, x)
+	})
+}
+
+// buildAll makes a cell with every operation.
+func (m *model) buildAll(tb testing.TB, w weights) {
+	tb.Helper()
+	m.build(tb, "all", func(b *cellrt.CellBuilder) {
+		x := b.Embed(w.table, argToken)
+		h, c := w.lstm(b, x, b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero))
+		h = w.gru(b, x, h)
+		b.Store(m.hidden, cellrt.Zero, 0, h)
+		b.Store(m.cell, cellrt.Zero, 0, c)
+		b.Store(m.memory, argPosition, 0, h)
+		b.Greedy(b.Linear(w.projection, w.projectionBias, cellrt.Tanh, h, b.Attend(h, m.memory, argLength)))
+	})
 }
 
 // names returns the cells' names, sorted so that a run can be repeated.
