@@ -130,14 +130,13 @@ func get(t *testing.T, w *started, path string) (status int, body string) {
 
 // slow starts a worker with an endless model and publishes a durable request to
 // it; it returns once the request emits tokens.
-func slow(t *testing.T, change func(*worker.Config), header ...string) (*started, *nats.Conn, *nats.Subscription) {
+func slow(t *testing.T, change func(*worker.Config)) (*started, *nats.Conn, *nats.Subscription) {
 	t.Helper()
 	server := newServer(t)
 	w := start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}}, change)
 	nc := connect(t, server)
 	out := subscribe(t, nc, "infer.out.me.*")
-	publish(t, nc, "infer.req.endless.std.me", "", []byte(`{"input": [3, 4, 5]}`),
-		append([]string{"Nats-Msg-Id", "endless001"}, header...)...)
+	publish(t, nc, "infer.req.endless.std.me", "", []byte(`{"input": [3, 4, 5]}`), "Nats-Msg-Id", "endless001")
 	for nextFrame(t, out).Type != broker.FrameToken {
 	}
 	return w, nc, out
@@ -206,8 +205,13 @@ func TestCancelBeforeItComes(t *testing.T) {
 
 func TestDeadlineWhileRunning(t *testing.T) {
 	t.Parallel()
-	deadline := time.Now().Add(1500 * time.Millisecond)
-	w, nc, out := slow(t, nil, "Infer-Deadline", strconv.FormatInt(deadline.UnixMilli(), 10))
+	server := newServer(t)
+	w := start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}}, nil)
+	nc := connect(t, server)
+	out := subscribe(t, nc, "infer.out.me.*")
+	deadline := time.Now().Add(700 * time.Millisecond)
+	publish(t, nc, "infer.req.endless.std.me", "", []byte(`{"input": [3, 4, 5]}`),
+		"Infer-Deadline", strconv.FormatInt(deadline.UnixMilli(), 10))
 	final := lastFrame(t, out)
 	if final.Type != broker.FrameFinal || final.Final.FinishReason != broker.FinishDeadline || len(final.Tokens) == 0 {
 		t.Fatalf("terminal frame %+v", final)

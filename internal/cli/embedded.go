@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -78,7 +79,7 @@ func dial(ctx context.Context, cfg worker.Config) (*nats.Conn, error) {
 	if cfg.NatsCredentials != "" {
 		options = append(options, nats.UserCredentials(cfg.NatsCredentials))
 	}
-	nc, err := broker.Dial(ctx, url, "cellmq client", options...)
+	nc, err := broker.Dial(ctx, url, "cellmq client", slog.New(slog.DiscardHandler), options...)
 	if err != nil {
 		return nil, noServerError{url: url, err: err}
 	}
