@@ -252,8 +252,8 @@ func TestReceipt(t *testing.T) {
 		code Code
 		ok   bool
 	}{
-		`{"stream":"INFER","seq":1}`:                  {"", true},
-		`{"stream":"INFER","seq":1,"duplicate":true}`: {"", true},
+		`{"stream":"INFER","seq":1}`:                                                                    {"", true},
+		`{"stream":"INFER","seq":1,"duplicate":true}`:                                                   {"", true},
 		`{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"}}`:             {CodeBusy, true},
 		`{"error":{"code":503,"err_code":10077,"description":"maximum messages per subject exceeded"}}`: {CodeQuotaExceeded, true},
 		`{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"}}`:                {CodeBusy, true},
@@ -262,7 +262,7 @@ func TestReceipt(t *testing.T) {
 		`{"error":{"code":500,"err_code":1,"description":"x"}}`:                                         {CodeInternal, true},
 		`{"type":"accepted","id":"abcdefgh"}`:                                                           {"", false},
 		`{"type":"error","error":{"code":1}}`:                                                           {"", false},
-		`{`: {"", false},
+		`{`:                                                                                             {"", false},
 	} {
 		e, ok := receipt([]byte(payload))
 		var code Code

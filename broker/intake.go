@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,7 @@ import (
 // The pace of pulling.
 const (
 	lowShare     = 16                     // every so many requests the low queues are asked first
-	emptyFor     = 5 * time.Millisecond   // a queue found empty is not asked again before, at the least
+	emptyFor     = time.Millisecond       // a queue found empty is not asked again before
 	pollWait     = 2 * time.Second        // a poll when every queue can have one
 	pollBeat     = 500 * time.Millisecond // its heartbeat
 	scarceWait   = 200 * time.Millisecond // a poll when polls take turns
@@ -92,9 +91,9 @@ func (i *Intake) Run(ctx context.Context, credits *Credits, deliver func(*Delive
 	l := &loop{
 		intake: i, conn: i.conn, credits: credits, deliver: deliver, decoder: i.conn.decoder(),
 		// Room for a burst; a full channel only delays the subscriptions.
-		events:   make(chan event, 256),
-		done:     make(chan struct{}),
-		emptyFor: emptyFor,
+		events: make(chan event, 256),
+		done:   make(chan struct{}),
+		sweep:  1,
 	}
 	for _, m := range i.models {
 		for _, p := range priorities() {
@@ -123,8 +122,9 @@ type loop struct {
 	cancel  context.CancelFunc
 
 	turn     uint64 // counts pulls
-	emptyFor time.Duration
-	sinceLow int // requests since low was offered a credit
+	sweep    uint64 // the round of asking the queues; an empty queue stays empty in it
+	over     bool   // the sweep has ended: credits or queues are exhausted
+	sinceLow int    // requests since low was offered a credit
 }
 
 // event is what happened to a queue.
@@ -181,25 +181,35 @@ func (l *loop) handleWaiting() {
 	}
 }
 
-// schedule gives the free credits to the queues.
+// schedule gives the free credits to the queues. It works in sweeps: a queue
+// that was found empty is not asked again in the same sweep, so that each one
+// gets its turn however slow the answers and however fast the credits come.
 func (l *loop) schedule(now time.Time) {
 	if l.credits.Free() <= 0 || !l.conn.nc.IsConnected() {
 		return
 	}
+	if l.over {
+		l.sweep++
+		l.over = false
+	}
 	var ask, empty []*queue
 	for _, q := range l.queues {
 		switch {
-		case q.pull != nil || q.ensuring || now.Before(q.notBefore):
-		case now.Sub(q.emptyAt) < l.emptyFor:
+		case q.pull != nil || q.recalled || q.ensuring || now.Before(q.notBefore):
+		case q.suspect:
+			l.ensure(q)
+		case q.emptySweep == l.sweep || now.Sub(q.emptyAt) < emptyFor:
 			empty = append(empty, q)
 		default:
 			ask = append(ask, q)
 		}
 	}
-	l.fetch(ask, now)
 	if len(ask) == 0 {
 		l.poll(empty, now)
+		l.over = len(empty) > 0
+		return
 	}
+	l.fetch(ask, now)
 }
 
 // fetch asks queues that may have messages, in order, as long as there are
@@ -242,9 +252,9 @@ func (l *loop) handle(e event) {
 	q := e.queue
 	switch {
 	case e.ensured:
-		q.ensuring = false
+		q.ensuring, q.suspect = false, false
 		if e.err != nil {
-			l.conn.log.Warn("consumer not ensured", slog.String("consumer", q.name), slog.Any("error", e.err))
+			l.fail(q, e.err.Error(), e.at)
 		}
 	case e.msg == nil: // the subscription has ended; nothing comes any more
 		if q.sub == e.sub {

@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -124,4 +125,35 @@ func setup(t *testing.T, cfg broker.Config) (*broker.Server, *broker.Conn) {
 	t.Helper()
 	s := brokertest.Server(t)
 	return s, brokertest.Connect(t, s, cfg)
+}
+
+// queueLength is queued for a server that may be away.
+func queueLength(conn *broker.Conn) int {
+	js, err := conn.NATS().JetStream()
+	if err != nil {
+		return -1
+	}
+	info, err := js.StreamInfo("INFER")
+	if err != nil {
+		return -1
+	}
+	return int(info.State.Msgs)
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("address %v", l.Addr())
+	}
+	return addr.Port
 }

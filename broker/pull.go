@@ -22,14 +22,16 @@ type queue struct {
 	priority Priority
 	name     string // of the consumer
 
-	sub      *subscription // nil before the first pull and after a recall
-	pull     *pull         // nil: none under way
-	recalled bool          // sub is being drained
-	turn     uint64        // of the last pull
-	emptyAt  time.Time     // when it was last found empty
+	sub        *subscription // nil before the first pull and after a recall
+	pull       *pull         // nil: none under way
+	recalled   bool          // sub is being drained
+	turn       uint64        // of the last pull
+	emptyAt    time.Time     // when it was last found empty,
+	emptySweep uint64        // and in which sweep
 
 	failures  int
 	notBefore time.Time
+	suspect   bool // its consumer must be ensured before the next pull
 	ensuring  bool
 }
 
@@ -40,7 +42,7 @@ type pull struct {
 	poll       bool
 	wait, beat time.Duration // of a poll
 	limit      time.Duration // without a sign of life
-	sent, seen time.Time     // the request; the last sign of life
+	seen       time.Time     // the last one
 }
 
 // subscription is a queue's inbox. It is replaced after a recall.
@@ -56,7 +58,7 @@ func (l *loop) pull(q *queue, p pull, n int, now time.Time) {
 		return
 	}
 	l.turn++
-	p.turn, p.sent, p.seen = l.turn, now, now
+	p.turn, p.seen = l.turn, now
 	q.turn, q.pull = p.turn, &p
 	l.intake.stats.pulls.Add(1)
 	err := l.subscribe(q)
@@ -166,10 +168,8 @@ func (l *loop) status(q *queue, e event) {
 	case "100": // heartbeat
 		return
 	case "404", "408": // no messages; expired
-		q.failures, q.emptyAt = 0, e.at
-		if !p.poll {
-			l.sweepTook(e.at.Sub(p.sent))
-		}
+		q.failures = 0
+		l.foundEmpty(q, e.at)
 	case "409":
 		text := e.msg.Header.Get("Description")
 		if strings.Contains(text, "Batch Completed") {
@@ -182,13 +182,9 @@ func (l *loop) status(q *queue, e event) {
 	l.end(q)
 }
 
-// sweepTook adapts how long an empty answer counts to what it takes to ask all
-// queues one after the other; otherwise a slow connection would never poll.
-func (l *loop) sweepTook(answer time.Duration) {
-	l.emptyFor = min(max(emptyFor, 2*answer*time.Duration(len(l.queues))), time.Second)
-}
+func (l *loop) foundEmpty(q *queue, at time.Time) { q.emptyAt, q.emptySweep = at, l.sweep }
 
-// fail makes the queue wait, and makes sure that its consumer exists.
+// fail makes the queue wait; then its consumer is ensured.
 func (l *loop) fail(q *queue, reason string, now time.Time) {
 	l.intake.stats.failures.Add(1)
 	wait := maxBackoff
@@ -198,9 +194,13 @@ func (l *loop) fail(q *queue, reason string, now time.Time) {
 	q.failures++
 	q.notBefore = now.Add(jitter(wait))
 	l.conn.log.Warn("pull failed", slog.String("consumer", q.name), slog.String("reason", reason), slog.Int("failures", q.failures))
-	if q.ensuring || !l.conn.nc.IsConnected() || l.ctx.Err() != nil {
-		return
-	}
+	q.suspect = true
+}
+
+// ensure makes sure that a queue's consumer exists before it is asked again.
+// It runs after the wait: a consumer made anew while its stream is being
+// deleted would answer without ever delivering.
+func (l *loop) ensure(q *queue) {
 	q.ensuring = true
 	l.workers.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, requestTimeout)
@@ -211,7 +211,7 @@ func (l *loop) fail(q *queue, reason string, now time.Time) {
 				_, err = l.conn.ensureConsumer(ctx, q.model, q.priority)
 			}
 		}
-		l.post(event{queue: q, ensured: true, err: err})
+		l.post(event{queue: q, at: time.Now(), ensured: true, err: err})
 	})
 }
 
@@ -224,13 +224,16 @@ func (l *loop) message(q *queue, e event) {
 		p.seen = e.at
 		q.failures = 0
 		if p.got == p.asked {
-			q.emptyAt = time.Time{} // there may be more
+			q.emptyAt, q.emptySweep = time.Time{}, 0 // there may be more
 			l.end(q)
 		}
 	} else if l.credits.TryTake(1) == 0 {
 		// It answers a pull that has ended: hand it back.
 		l.settleRaw(e.msg, []byte(`-NAK {"delay":100000000}`))
 		return
+	}
+	if l.credits.Free() <= 0 {
+		l.over = true
 	}
 	d, pending := l.delivery(q, e)
 	if d == nil {
@@ -251,7 +254,7 @@ func (l *loop) recallPolls(q *queue, n uint64) {
 	for _, other := range l.queues {
 		if n > 0 && other != q && other.pull != nil && other.pull.poll && !other.recalled {
 			l.recall(other)
-			other.emptyAt = time.Now()
+			l.foundEmpty(other, time.Now())
 			n--
 		}
 	}
