@@ -92,10 +92,15 @@ type noServerError struct {
 	err error
 }
 
-// Error says what to start. The URL is shown without user and password.
+// Error says what to start. The URL is shown without user and password, and of
+// the connection's error only the root, which does not repeat it.
 func (e noServerError) Error() string {
+	root := e.err
+	for inner := errors.Unwrap(root); inner != nil; inner = errors.Unwrap(root) {
+		root = inner
+	}
 	return "no NATS server answers at " + redacted(e.url) + ": start a worker with 'cellmq worker', " +
-		"name the server with --nats-url, or use --embedded (" + e.err.Error() + ")"
+		"name the server with --nats-url, or use --embedded (" + root.Error() + ")"
 }
 
 // Unwrap returns the connection's error.
