@@ -33,7 +33,7 @@ func TestBurst(t *testing.T) {
 	w := start(t, server, worker.Deps{}, func(c *worker.Config) { c.Slots = 16 })
 	nc := connect(t, server)
 	out := subscribe(t, nc, "infer.out.me.*")
-	words := []string{"hello", "onomatopoeia", "a", "queue", "cellular batching", "serendipity", "the", "jetstream"}
+	words := []string{"a", "the", "queue", "to", "be", "or", "not", "hello"}
 	for i := range requests {
 		publish(t, nc, "infer.req.g2p-en.std.me", "", []byte(words[i%len(words)]), "Nats-Msg-Id", fmt.Sprintf("request%05d", i))
 	}
@@ -119,10 +119,9 @@ func get(t *testing.T, w *started, path string) (status int, body string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(b)
