@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -243,20 +245,24 @@ func (l *loop) message(q *queue, e event) {
 	if q.priority != Low {
 		l.sinceLow++
 	}
-	if pending > 0 && l.credits.Free() <= 0 {
-		l.recallPolls(q, pending)
+	if q.pull == nil && l.credits.Free() <= 0 {
+		l.recallPolls(max(pending, 1))
 	}
 	l.deliver(d)
 }
 
-// recallPolls takes back the credits of polls, for messages that wait in q.
-func (l *loop) recallPolls(q *queue, n uint64) {
-	for _, other := range l.queues {
-		if n > 0 && other != q && other.pull != nil && other.pull.poll && !other.recalled {
-			l.recall(other)
-			l.foundEmpty(other, time.Now())
-			n--
+// recallPolls takes back the credits of up to n polls.
+func (l *loop) recallPolls(n uint64) {
+	var polls []*queue
+	for _, q := range l.queues {
+		if q.pull != nil && q.pull.poll && !q.recalled {
+			polls = append(polls, q)
 		}
+	}
+	slices.SortFunc(polls, func(a, b *queue) int { return cmp.Compare(a.turn, b.turn) })
+	for _, q := range polls[:min(n, uint64(len(polls)))] {
+		l.recall(q)
+		l.foundEmpty(q, time.Now())
 	}
 }
 
