@@ -1,10 +1,13 @@
 package broker_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -289,22 +292,15 @@ func TestGone(t *testing.T) {
 }
 
 func TestTokenStreamAllocatesNothing(t *testing.T) {
-	_, conn := setup(t, broker.Config{})
+	server, conn := setup(t, broker.Config{})
 	out, err := conn.Publisher(broker.PublisherConfig{Gone: func(*broker.TokenStream) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub, err := conn.NATS().SubscribeSync("infer.out.a.*") // somebody listens
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = sub.Unsubscribe() }()
-	if err := sub.SetPendingLimits(1, -1); err != nil {
-		t.Fatal(err)
-	}
+	listenRaw(t, strings.TrimPrefix(server.URL(), "nats://"), "infer.out.a.*")
 	for _, enc := range []broker.Encoding{broker.MsgPack, broker.JSON} {
 		s := out.Stream(&broker.Delivery{
-			Request: &broker.Request{ID: "abcdefgh", Reply: "other.subject", Encoding: enc}, Lease: &broker.Lease{Epoch: 1, Attempt: 1},
+			Request: &broker.Request{ID: "abcdefgh", Reply: "infer.out.a.abcdefgh", Encoding: enc}, Lease: &broker.Lease{Epoch: 1, Attempt: 1},
 		})
 		f := broker.Frame{Text: "hello", Tokens: []int32{1, 2, 3}}
 		for range 100 { // buffers grow
@@ -321,6 +317,34 @@ func TestTokenStreamAllocatesNothing(t *testing.T) {
 			t.Errorf("encoding %d: %v allocations per frame", enc, n)
 		}
 	}
+}
+
+// listenRaw subscribes without a client library, which would allocate.
+func listenRaw(t *testing.T, addr, subject string) {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(nc, "CONNECT {\"verbose\":false}\r\nSUB %s 1\r\nPING\r\n", subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(nc)
+	for line := ""; line != "PONG\r\n"; {
+		if line, err = r.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(io.Discard, nc) // until it is closed
+	}()
+	t.Cleanup(func() {
+		_ = nc.Close()
+		<-done
+	})
 }
 
 // TestSlowReader fills the reader's queue: token frames are dropped, the final
