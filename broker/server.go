@@ -138,7 +138,7 @@ func checkPort(ctx context.Context, host string, port int) error {
 // context.
 func (s *Server) awaitReady(ctx context.Context, log *serverLog) error {
 	end := time.Now().Add(readyTimeout)
-	for log.gaveUp() || !s.srv.ReadyForConnections(50 * time.Millisecond) {
+	for log.gaveUp() || !s.srv.ReadyForConnections(50*time.Millisecond) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

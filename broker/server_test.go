@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strconv"
@@ -112,21 +113,24 @@ func TestEnsureTogether(t *testing.T) {
 	t.Parallel()
 	s := brokertest.Server(t)
 	models := []string{"a", "b", "c", "d", "e", "f"}
-	var all sync.WaitGroup
-	for _, m := range models {
-		conn := brokertest.Connect(t, s, broker.Config{})
-		all.Go(func() {
-			for range 2 { // again changes nothing
-				if err := conn.EnsureStreams(t.Context(), []string{m}); err != nil {
-					t.Errorf("model %s: %v", m, err)
-				}
-				if err := conn.EnsureConsumers(t.Context(), []string{m}); err != nil {
-					t.Errorf("model %s: %v", m, err)
-				}
-			}
-		})
+	conns := make([]*broker.Conn, len(models))
+	for i := range models {
+		conns[i] = brokertest.Connect(t, s, broker.Config{})
 	}
-	all.Wait()
+	for _, ensure := range []func(*broker.Conn, context.Context, []string) error{
+		(*broker.Conn).EnsureStreams, (*broker.Conn).EnsureStreams, // again changes nothing
+		(*broker.Conn).EnsureConsumers, (*broker.Conn).EnsureConsumers,
+	} {
+		var all sync.WaitGroup
+		for i, m := range models {
+			all.Go(func() {
+				if err := ensure(conns[i], t.Context(), []string{m}); err != nil {
+					t.Errorf("model %s: %v", m, err)
+				}
+			})
+		}
+		all.Wait()
+	}
 	js, err := brokertest.Connect(t, s, broker.Config{}).NATS().JetStream()
 	if err != nil {
 		t.Fatal(err)
