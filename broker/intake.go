@@ -100,8 +100,7 @@ func (i *Intake) Run(ctx context.Context, credits *Credits, deliver func(*Delive
 			l.queues = append(l.queues, &queue{model: m, priority: p, name: consumerName(m, p)})
 		}
 	}
-	// Ensuring ends with the loop, not with ctx's value alone.
-	l.ctx, l.cancel = context.WithCancel(ctx) //nolint:containedctx,fatcontext // lives as long as Run
+	l.ctx, l.cancel = context.WithCancel(ctx)
 	return l.run(ctx)
 }
 

@@ -230,7 +230,7 @@ func TestServerRestart(t *testing.T) {
 	})
 	close(gate)
 	go func() { // later runs do not wait
-		for range running { //nolint:revive // drains
+		for range running {
 		}
 	}()
 	for i, s := range streams {

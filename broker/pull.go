@@ -131,7 +131,7 @@ func (l *loop) recall(q *queue) {
 // drop forgets the subscription at once.
 func (q *queue) drop() {
 	if q.sub != nil {
-		_ = q.sub.sub.Unsubscribe() //nolint:errcheck // it has ended already, or the connection has
+		_ = q.sub.sub.Unsubscribe() // fails when it has ended already
 		q.sub = nil
 	}
 }
@@ -207,10 +207,10 @@ func (l *loop) ensure(q *queue) {
 	l.workers.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, requestTimeout)
 		defer cancel()
-		_, err := l.conn.ensureConsumer(ctx, q.model, q.priority)
+		err := l.conn.ensureConsumer(ctx, q.model, q.priority)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			if err = l.conn.EnsureStreams(ctx, []string{q.model}); err == nil {
-				_, err = l.conn.ensureConsumer(ctx, q.model, q.priority)
+				err = l.conn.ensureConsumer(ctx, q.model, q.priority)
 			}
 		}
 		l.post(event{queue: q, at: time.Now(), ensured: true, err: err})

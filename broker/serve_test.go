@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -306,15 +308,19 @@ func TestTokenStreamAllocatesNothing(t *testing.T) {
 		for range 100 { // buffers grow
 			_ = s.Token(&f)
 		}
-		// The connection's own goroutines may allocate meanwhile: less than one
-		// allocation per frame is none of the frame's.
-		if n := testing.AllocsPerRun(1000, func() {
-			f.Index += 3
-			if err := s.Token(&f); err != nil {
-				t.Fatal(err)
-			}
-		}); n >= 1 {
-			t.Errorf("encoding %d: %v allocations per frame", enc, n)
+		// The server runs in this process and may allocate meanwhile: the least
+		// of several rounds counts.
+		least := math.Inf(1)
+		for range 10 {
+			least = min(least, testing.AllocsPerRun(100, func() {
+				f.Index += 3
+				if err := s.Token(&f); err != nil {
+					t.Fatal(err)
+				}
+			}))
+		}
+		if least >= 1 {
+			t.Errorf("encoding %d: %v allocations per frame", enc, least)
 		}
 	}
 }
@@ -360,11 +366,11 @@ func TestSlowReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 5 {
-		s, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: fmt.Sprint(i)}})
+		s, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: strconv.Itoa(i)}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, f := read(t, s); f.Text != fmt.Sprint(i) {
+		if _, f := read(t, s); f.Text != strconv.Itoa(i) {
 			t.Errorf("final %q", f.Text)
 		}
 	}
