@@ -18,6 +18,7 @@ import (
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/cellrt/cpu"
 	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/models/zoo"
 	"github.com/cellmq/cellmq/worker"
 )
 
@@ -26,8 +27,8 @@ import (
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	requests := 2000
-	if testing.Short() {
-		requests = 300
+	if testing.Short() || raced {
+		requests = 200
 	}
 	server := newServer(t)
 	w := start(t, server, worker.Deps{}, func(c *worker.Config) { c.Slots = 16 })
@@ -335,7 +336,7 @@ func TestAdminPages(t *testing.T) {
 
 func TestGoldenOutputsAreChecked(t *testing.T) {
 	t.Parallel()
-	m := g2p(t)
+	m := load(t, zoo.Load)
 	// Another decoder gives other phonemes.
 	for _, c := range m.Program().Cells {
 		for _, op := range c.Ops() {
