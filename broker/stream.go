@@ -232,7 +232,8 @@ func receipt(payload []byte) (e *Error, ok bool) {
 			Description string `json:"description"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(payload, &r) != nil || r.Type != "" || r.Stream == "" && r.Error == nil {
+	err := json.Unmarshal(payload, &r)
+	if ok = err == nil && r.Type == "" && (r.Stream != "" || r.Error != nil); !ok {
 		return nil, false
 	}
 	if r.Error == nil {
