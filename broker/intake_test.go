@@ -248,7 +248,7 @@ func TestServerRestart(t *testing.T) {
 // TestRedelivery lets a lease expire and hands another back.
 func TestRedelivery(t *testing.T) {
 	t.Parallel()
-	server, conn := setup(t, broker.Config{AckWait: 300 * time.Millisecond})
+	server, conn := setup(t, broker.Config{AckWait: 1500 * time.Millisecond})
 	var lost atomic.Pointer[broker.Delivery]
 	w := startWorker(t, conn, []string{"echo"}, 2, func(d *broker.Delivery, s *broker.TokenStream) {
 		switch {
@@ -293,9 +293,9 @@ func TestRedelivery(t *testing.T) {
 // TestExtend keeps a lease much longer than the ack wait.
 func TestExtend(t *testing.T) {
 	t.Parallel()
-	server, conn := setup(t, broker.Config{AckWait: 300 * time.Millisecond})
+	server, conn := setup(t, broker.Config{AckWait: 1500 * time.Millisecond})
 	w := startWorker(t, conn, []string{"echo"}, 2, func(d *broker.Delivery, s *broker.TokenStream) {
-		tick := time.NewTicker(50 * time.Millisecond)
+		tick := time.NewTicker(125 * time.Millisecond)
 		defer tick.Stop()
 		for range 20 {
 			<-tick.C
