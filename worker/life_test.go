@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -238,19 +237,22 @@ func TestClientGone(t *testing.T) {
 
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
-	server := newServer(t)
-	beat := 40 * time.Millisecond
-	start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}}, func(c *worker.Config) { c.Heartbeat = beat })
+	server, backend := newServer(t), newGate()
+	start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}, Backend: backend}, func(c *worker.Config) {
+		c.Heartbeat = 40 * time.Millisecond
+	})
 	nc := connect(t, server)
+	backend.set(true)
 	replies := subscribe(t, nc, nats.NewInbox())
-	publish(t, nc, "infer.rt.endless", replies.Subject, []byte(`{"input": [3], "max_tokens": 4000}`), "Infer-Mode", "final")
-	got := untilTerminal(t, replies)
-	want := []broker.FrameType{broker.FrameAccepted, broker.FrameHeartbeat, broker.FrameFinal}
-	if !slices.Equal(types(got), want) {
-		t.Errorf("frames %v, want %v", types(got), want)
+	publish(t, nc, "infer.rt.endless", replies.Subject, []byte(`{"input": [3], "max_tokens": 3}`))
+	for i, want := range []broker.FrameType{broker.FrameAccepted, broker.FrameHeartbeat, broker.FrameHeartbeat} {
+		if f := nextFrame(t, replies); f.Type != want {
+			t.Fatalf("frame %d is %s, want %s", i, f.Type, want)
+		}
 	}
-	if final := got[len(got)-1]; final.Final.FinishReason != broker.FinishLength || len(final.Tokens) != 4000 {
-		t.Errorf("final %+v with %d tokens", final.Final, len(final.Tokens))
+	backend.set(false)
+	if f := lastFrame(t, replies); f.Type != broker.FrameFinal || len(f.Tokens) != 3 {
+		t.Errorf("%s with %d tokens", f.Type, len(f.Tokens))
 	}
 }
 

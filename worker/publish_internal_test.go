@@ -143,6 +143,21 @@ func TestHeartbeatsFillSilence(t *testing.T) {
 	}
 }
 
+// TestHeartbeatsLeaveTokensRoom has a heartbeat due whenever tokens are.
+func TestHeartbeatsLeaveTokensRoom(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, time.Second, broker.ModeStream)
+	begin := time.Now()
+	at := func(ms int) { d.publisher.turn(begin.Add(time.Duration(ms) * time.Millisecond)) }
+	for ms := 0; ms < 3000; ms += 50 {
+		at(ms)
+		d.emit(cellrt.Result{Tokens: token(3)})
+	}
+	if got, want := describe(d.frames(t)), []string{"accepted", "0+1", "1+15", "16+15", "31+15"}; !slices.Equal(got, want) {
+		t.Errorf("frames %v, want %v", got, want)
+	}
+}
+
 // TestEndsAreTold wants for each cause the right terminal frame and outcome.
 func TestEndsAreTold(t *testing.T) {
 	t.Parallel()
