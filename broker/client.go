@@ -125,20 +125,13 @@ func (s *idSource) next() string {
 }
 
 // Dial connects to url as a client does: reconnecting for ever, failing at
-// once when no server answers at the start. The caller closes the connection.
+// once when no server answers at the start. A refused user is
+// [nats.ErrAuthorization]. The caller closes the connection.
 func Dial(ctx context.Context, url, name string, log *slog.Logger, opts ...nats.Option) (*nats.Conn, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	nc, err := nats.Connect(url, append(connOptions(name, log), opts...)...)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", RedactURL(url), urlCause(err))
-	}
-	if err := ctx.Err(); err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("connect to %s: %w", RedactURL(url), urlCause(err))
-	}
-	return nc, nil
+	return dial(ctx, url, append(connOptions(name, log), opts...))
 }
 
 // Name is the client's name.

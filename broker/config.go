@@ -21,7 +21,6 @@ const (
 	defaultQuota    = 4096
 	defaultMaxAge   = 15 * time.Minute
 	defaultWindow   = 2 * time.Minute
-	defaultAttempts = 3
 	defaultPending  = 4096
 )
 
@@ -80,8 +79,6 @@ type StreamConfig struct {
 	// Duplicates is the window in which a request id is accepted once; at most
 	// MaxAge. Default 2 min.
 	Duplicates time.Duration
-	// MaxDeliver is the number of attempts. Default 3.
-	MaxDeliver int
 	// MaxAckPending bounds the leases of one model and priority over all
 	// workers. Default 4096.
 	MaxAckPending int
@@ -109,7 +106,6 @@ func (cfg Config) WithDefaults() Config {
 	orDefault(&s.MaxPerClient, defaultQuota)
 	orDefault(&s.MaxAge, defaultMaxAge)
 	orDefault(&s.Duplicates, min(defaultWindow, s.MaxAge))
-	orDefault(&s.MaxDeliver, defaultAttempts)
 	orDefault(&s.MaxAckPending, defaultPending)
 	return cfg
 }
@@ -143,7 +139,6 @@ func (cfg Config) Validate() error {
 	check(s.MaxPerClient > 0, "stream max per client %d: not positive", s.MaxPerClient)
 	check(s.MaxAge >= time.Second, "stream max age %v: below 1s", s.MaxAge)
 	check(s.Duplicates >= 100*time.Millisecond && s.Duplicates <= s.MaxAge, "stream duplicates %v: not in [100ms, max age]", s.Duplicates)
-	check(s.MaxDeliver >= 1, "stream max deliver %d: below 1", s.MaxDeliver)
 	check(s.MaxAckPending >= 1, "stream max ack pending %d: below 1", s.MaxAckPending)
 	return errors.Join(errs...)
 }

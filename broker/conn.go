@@ -37,7 +37,8 @@ type Conn struct {
 }
 
 // Connect connects, reconnects for ever afterwards, and checks that the server
-// has JetStream ([ErrNoJetStream] when not). The caller closes the connection.
+// has JetStream ([ErrNoJetStream] when not). A refused user is
+// [nats.ErrAuthorization], also with RetryConnect. The caller closes the connection.
 func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -54,7 +55,7 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	c := &Conn{cfg: cfg, nc: nc, subjects: s, log: cfg.Logger, epochs: map[string]uint64{}}
 	if err := c.checkServer(ctx); err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("connect to %s: %w", nc.ConnectedUrlRedacted(), err)
+		return nil, fmt.Errorf("connect to %s: %w", cfg.serverName(), err)
 	}
 	return c, nil
 }
@@ -92,19 +93,28 @@ func connect(ctx context.Context, cfg *Config) (*nats.Conn, error) {
 		// A worker must know that a frame was not sent: nothing is buffered
 		// for later while disconnected.
 		nats.ReconnectBufSize(-1),
-		nats.RetryOnFailedConnect(cfg.RetryConnect))
+		nats.RetryOnFailedConnect(cfg.RetryConnect),
+		warnAbsent(cfg.URL, cfg.Logger))
 	if cfg.Server != nil {
 		opts = append(opts, cfg.Server.Option())
 	}
-	nc, err := nats.Connect(cfg.URL, append(opts, cfg.Options...)...)
+	nc, err := dial(ctx, cfg.URL, append(opts, cfg.Options...))
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", RedactURL(cfg.URL), urlCause(err))
+		return nil, err
 	}
 	if err := awaitConnected(ctx, nc); err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("connect to %s: %w", RedactURL(cfg.URL), urlCause(err))
+		return nil, fmt.Errorf("connect to %s: %w", cfg.serverName(), urlCause(err))
 	}
 	return nc, nil
+}
+
+// serverName is the server for messages.
+func (cfg *Config) serverName() string {
+	if cfg.Server != nil {
+		return "the embedded server"
+	}
+	return RedactURL(cfg.URL)
 }
 
 // awaitConnected waits for the first connection when retrying is allowed.
@@ -113,12 +123,18 @@ func awaitConnected(ctx context.Context, nc *nats.Conn) error {
 	defer nc.RemoveStatusListener(status)
 	for !nc.IsConnected() {
 		if nc.IsClosed() {
-			return errors.Join(ErrClosed, nc.LastError())
+			if err := nc.LastError(); err != nil {
+				return err
+			}
+			return ErrClosed
 		}
 		select {
 		case <-status:
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), nc.LastError())
+			if err := nc.LastError(); err != nil {
+				return fmt.Errorf("%w, last: %w", ctx.Err(), err)
+			}
+			return ctx.Err()
 		}
 	}
 	return nil

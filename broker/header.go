@@ -98,7 +98,7 @@ func readMode(r *Request, v string) *Error {
 	case "resume":
 		return NewError(CodeUnsupportedParameter, HeaderMode+" resume: not served")
 	default:
-		return badRequest("%s %q: not stream, final or resume", HeaderMode, clip(v))
+		return badRequest("%s %q: not stream or final", HeaderMode, clip(v))
 	}
 	return nil
 }

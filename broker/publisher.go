@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,12 +34,12 @@ type Publisher struct {
 	sub   *nats.Subscription
 
 	mu   sync.Mutex
-	live map[string]*TokenStream // by reply subject, for the watch
+	live map[string][]*TokenStream // by reply subject, for the watch
 }
 
 // Publisher returns a publisher on this connection.
 func (c *Conn) Publisher(cfg PublisherConfig) (*Publisher, error) {
-	p := &Publisher{conn: c, cfg: cfg, live: map[string]*TokenStream{}}
+	p := &Publisher{conn: c, cfg: cfg, live: map[string][]*TokenStream{}}
 	if cfg.Gone == nil {
 		return p, nil
 	}
@@ -69,10 +70,13 @@ func (p *Publisher) unheard(m *nats.Msg) {
 		return
 	}
 	p.mu.Lock()
-	s := p.live[m.Header.Get("Nats-Subject")]
+	streams := slices.Clone(p.live[m.Header.Get("Nats-Subject")])
 	p.mu.Unlock()
-	if s != nil && s.countUnheard(time.Now()) {
-		p.cfg.Gone(s)
+	now := time.Now()
+	for _, s := range streams {
+		if s.countUnheard(now) {
+			p.cfg.Gone(s)
+		}
 	}
 }
 
@@ -82,19 +86,23 @@ func (p *Publisher) Stream(d *Delivery) *TokenStream {
 	s := &TokenStream{publisher: p, request: d.Request, lease: d.Lease}
 	if p.inbox != "" && d.Request.Reply != "" {
 		p.mu.Lock()
-		p.live[d.Request.Reply] = s
+		p.live[d.Request.Reply] = append(p.live[d.Request.Reply], s)
 		p.mu.Unlock()
 	}
 	return s
 }
 
-// forget drops s from the watch, unless a later stream has its subject.
+// forget drops s from the watch.
 func (p *Publisher) forget(s *TokenStream) {
 	p.mu.Lock()
-	if p.live[s.request.Reply] == s {
-		delete(p.live, s.request.Reply)
+	defer p.mu.Unlock()
+	reply := s.request.Reply
+	left := slices.DeleteFunc(p.live[reply], func(other *TokenStream) bool { return other == s })
+	if len(left) == 0 {
+		delete(p.live, reply)
+		return
 	}
-	p.mu.Unlock()
+	p.live[reply] = left
 }
 
 // TokenStream is the ordered frames of one lease. Its methods are safe for

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -290,6 +291,31 @@ func TestGone(t *testing.T) {
 	}
 	if id := <-gone; id != "unheard1" || len(gone) != 0 {
 		t.Errorf("gone: %s and %d more", id, len(gone))
+	}
+}
+
+// TestGoneWithASharedReply has several streams on one reply subject: the
+// absence of its reader concerns them all.
+func TestGoneWithASharedReply(t *testing.T) {
+	t.Parallel()
+	_, conn := setup(t, broker.Config{})
+	gone := make(chan string, 8)
+	out, err := conn.Publisher(broker.PublisherConfig{Gone: func(s *broker.TokenStream) { gone <- s.ID() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }()
+	var streams []*broker.TokenStream
+	for _, id := range []string{"shared11", "shared22", "shared33"} {
+		streams = append(streams, out.Stream(&broker.Delivery{Request: &broker.Request{ID: id, Reply: "_INBOX.shared"}, Lease: &broker.Lease{}}))
+	}
+	streams[1].Abandon()
+	eventually(t, "absence is noticed", func() bool {
+		_, _ = streams[0].Heartbeat("decode"), streams[2].Heartbeat("decode")
+		return len(gone) == 2
+	})
+	if ids := []string{<-gone, <-gone}; !slices.Contains(ids, "shared11") || !slices.Contains(ids, "shared33") {
+		t.Errorf("gone: %v", ids)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -49,9 +50,12 @@ type ServerConfig struct {
 type Server struct {
 	srv    *server.Server
 	listen bool
+	lock   *os.File // of the data directory
 }
 
 // StartServer starts a server and waits until it takes connections or ctx ends.
+// It locks the data directory, where the system can do that, and fails when
+// another server has it.
 func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	opts, err := cfg.options()
 	if err != nil {
@@ -62,13 +66,18 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 			return nil, fmt.Errorf("start nats server: %w", err)
 		}
 	}
+	lock, err := lockDir(opts.StoreDir)
+	if err != nil {
+		return nil, fmt.Errorf("start nats server: %w", err)
+	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
+		_ = lock.Close() // the failure to start counts
 		return nil, fmt.Errorf("start nats server: %w", err)
 	}
 	log := newServerLog(cfg.Logger)
 	srv.SetLoggerV2(log, false, false, false)
-	s := &Server{srv: srv, listen: cfg.Port != PortNone}
+	s := &Server{srv: srv, listen: cfg.Port != PortNone, lock: lock}
 	srv.Start()
 	if err := s.awaitReady(ctx, log); err != nil {
 		s.Shutdown()
@@ -163,8 +172,10 @@ func (s *Server) URL() string {
 // Option makes a connection in-process, without a socket.
 func (s *Server) Option() nats.Option { return nats.InProcessServer(s.srv) }
 
-// Shutdown stops the server and waits until its files are closed.
+// Shutdown stops the server, waits until its files are closed, and frees the
+// data directory. More calls than one do no harm.
 func (s *Server) Shutdown() {
 	s.srv.Shutdown()
 	s.srv.WaitForShutdown()
+	_ = s.lock.Close() // the end of the lock, or closed before
 }

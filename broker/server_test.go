@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,6 +48,28 @@ func TestServerRefuses(t *testing.T) {
 		} else if !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, want %q", name, err, tt.says)
 		}
+	}
+}
+
+// TestOneServerPerDirectory wants a second server to be refused while the first
+// one runs, and only then.
+func TestOneServerPerDirectory(t *testing.T) {
+	t.Parallel()
+	cfg := broker.ServerConfig{DataDir: filepath.Join(t.TempDir(), "new"), Port: broker.PortNone}
+	for range 2 {
+		first, err := broker.StartServer(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := broker.StartServer(t.Context(), cfg)
+		if err == nil {
+			second.Shutdown()
+		}
+		if want := "data directory " + cfg.DataDir + " is in use by another server"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("second server: %v, want %q", err, want)
+		}
+		first.Shutdown()
+		first.Shutdown() // changes nothing
 	}
 }
 
@@ -139,7 +162,7 @@ func TestEnsureTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(info.Config.Subjects) != len(models) || info.State.Consumers != 3*len(models) {
+	if len(info.Config.Subjects) != 3*len(models) || info.State.Consumers != 3*len(models) {
 		t.Errorf("subjects %v, %d consumers", info.Config.Subjects, info.State.Consumers)
 	}
 }

@@ -52,7 +52,7 @@ func (c *Conn) modelSubjects(models []string) ([]string, error) {
 		if !ValidModel(m) {
 			return nil, fmt.Errorf("model %q is not [a-z0-9-]{1,%d}", m, maxModelName)
 		}
-		subjects = append(subjects, c.subjects.requestsOf(m))
+		subjects = append(subjects, c.subjects.requestsOf(m)...)
 	}
 	return subjects, nil
 }
@@ -87,12 +87,19 @@ func (c *Conn) ensureStream(ctx context.Context, want []string) error {
 }
 
 // streamConfig lays the configured limits and the wanted subjects over what is
-// there.
+// there. A pattern for everything below a model gives way to its queues.
 func (c *Conn) streamConfig(cfg jetstream.StreamConfig, want []string) jetstream.StreamConfig {
 	s := c.cfg.Stream
 	union := map[string]bool{}
 	for _, subject := range slices.Concat(cfg.Subjects, want) {
-		union[subject] = true
+		model, coarse := c.subjects.coarseModel(subject)
+		if !coarse {
+			union[subject] = true
+			continue
+		}
+		for _, exact := range c.subjects.requestsOf(model) {
+			union[exact] = true
+		}
 	}
 	if cfg.Name == "" { // what cannot be changed later
 		cfg.Name = s.Name
@@ -153,7 +160,7 @@ func (c *Conn) ensureConsumer(ctx context.Context, model string, p Priority) err
 		FilterSubject: c.subjects.queue(model, p),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       c.cfg.AckWait,
-		MaxDeliver:    c.cfg.Stream.MaxDeliver,
+		MaxDeliver:    -1, // the worker bounds the attempts: it can tell the client
 		MaxAckPending: c.cfg.Stream.MaxAckPending,
 	})
 	if err != nil {

@@ -61,7 +61,21 @@ func (s subjects) request(model string, p Priority, client string) string {
 	return string(s) + ".req." + model + "." + string(p) + "." + client
 }
 
-func (s subjects) requestsOf(model string) string { return string(s) + ".req." + model + ".>" }
+// requestsOf are the subjects of a model that consumers read.
+func (s subjects) requestsOf(model string) []string {
+	return []string{s.queue(model, High), s.queue(model, Std), s.queue(model, Low)}
+}
+
+// coarseModel returns the model of a pattern that takes everything below a
+// model, also what no consumer reads.
+func (s subjects) coarseModel(pattern string) (model string, ok bool) {
+	model, ok = strings.CutPrefix(pattern, string(s)+".req.")
+	if !ok {
+		return "", false
+	}
+	model, ok = strings.CutSuffix(model, ".>")
+	return model, ok && ValidModel(model)
+}
 
 func (s subjects) queue(model string, p Priority) string {
 	return string(s) + ".req." + model + "." + string(p) + ".*"
