@@ -36,6 +36,9 @@ func (w *Worker) admit(d *broker.Delivery) {
 	case d.Err != nil:
 		w.refuse(r, d.Err)
 		return
+	case d.Lease.Attempt > uint64(w.cfg.MaxAttempts):
+		w.refuse(r, exhausted(w.cfg.MaxAttempts))
+		return
 	}
 	if refusal := w.prepare(r, now); refusal != nil {
 		w.refuse(r, refusal)
@@ -46,6 +49,12 @@ func (w *Worker) admit(d *broker.Delivery) {
 		return
 	}
 	w.submit(r)
+}
+
+// exhausted answers a request that had all its attempts. The server delivers
+// without bound, so that this frame is sent even if the last worker died.
+func exhausted(attempts int) *broker.Error {
+	return broker.NewError(broker.CodeAttemptsExhausted, fmt.Sprintf("the request was delivered %d times and never finished", attempts))
 }
 
 // prepare checks everything that can be wrong with a well-formed request and

@@ -57,6 +57,7 @@ type LimitConfig struct {
 	MaxPayload         int           `split_words:"true" desc:"Largest request payload in bytes."`
 	MaxQueued          int           `split_words:"true" desc:"Requests that may wait in the broker; more are refused as busy."`
 	MaxQueuedPerClient int           `split_words:"true" desc:"Requests that one client may have waiting for one model at one priority; more are refused with quota_exceeded."`
+	MaxAttempts        int           `split_words:"true" desc:"Times a durable request may be delivered to workers; after that it ends with attempts_exhausted. Deliveries that a draining worker handed back count too."`
 	MaxQueuedAge       time.Duration `split_words:"true" desc:"How long a request may wait in the broker at most, whatever its deadline."`
 }
 
@@ -88,6 +89,7 @@ func DefaultConfig() Config {
 			MaxPayload:         1<<20 - 64<<10,
 			MaxQueued:          20_000,
 			MaxQueuedPerClient: 4096,
+			MaxAttempts:        10,
 			MaxQueuedAge:       15 * time.Minute,
 		},
 		ObserveConfig: ObserveConfig{
@@ -202,6 +204,7 @@ func (c LimitConfig) validate(v *violations) {
 	v.between("MAX_PAYLOAD", c.MaxPayload, 256, 64<<20)
 	v.between("MAX_QUEUED", c.MaxQueued, 1, 1<<30)
 	v.between("MAX_QUEUED_PER_CLIENT", c.MaxQueuedPerClient, 1, 1<<30)
+	v.between("MAX_ATTEMPTS", c.MaxAttempts, 1, 1<<20)
 	v.span("MAX_QUEUED_AGE", c.MaxQueuedAge, time.Second, 30*24*time.Hour)
 }
 
