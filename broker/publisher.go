@@ -24,14 +24,16 @@ type PublisherConfig struct {
 	Gone func(*TokenStream)
 }
 
-// Publisher sends frames. It is safe for concurrent use.
+// Publisher sends frames. Terminal frames that nobody heard are sent again for
+// up to 15 s, as far as there is room for them. It is safe for concurrent use.
 type Publisher struct {
 	conn *Conn
 	cfg  PublisherConfig
-	// inbox is the reply subject of every frame: the server answers there when
-	// nobody listens. Empty without a watch.
+	// inbox is the reply subject of frames that are not terminal: the server
+	// answers there when nobody listens.
 	inbox string
 	sub   *nats.Subscription
+	last  *resender
 
 	mu   sync.Mutex
 	live map[string][]*TokenStream // by reply subject, for the watch
@@ -39,12 +41,12 @@ type Publisher struct {
 
 // Publisher returns a publisher on this connection.
 func (c *Conn) Publisher(cfg PublisherConfig) (*Publisher, error) {
-	p := &Publisher{conn: c, cfg: cfg, live: map[string][]*TokenStream{}}
-	if cfg.Gone == nil {
-		return p, nil
+	inbox := c.nc.NewInbox()
+	p := &Publisher{
+		conn: c, cfg: cfg, live: map[string][]*TokenStream{},
+		inbox: inbox + ".0", last: newResender(inbox, c.send),
 	}
-	p.inbox = c.nc.NewInbox()
-	sub, err := c.nc.Subscribe(p.inbox, p.unheard)
+	sub, err := c.nc.Subscribe(inbox+".*", p.unheard)
 	if err != nil {
 		return nil, fmt.Errorf("watch for absent listeners: %w", err)
 	}
@@ -52,11 +54,10 @@ func (c *Conn) Publisher(cfg PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// Close stops the watch for absent listeners.
+// Close stops the watch for absent listeners. Terminal frames that nobody heard
+// are not sent again any more.
 func (p *Publisher) Close() error {
-	if p.sub == nil {
-		return nil
-	}
+	p.last.close()
 	if err := p.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		return fmt.Errorf("end watch: %w", err)
 	}
@@ -67,6 +68,10 @@ func (p *Publisher) Close() error {
 func (p *Publisher) unheard(m *nats.Msg) {
 	const noResponders = "503"
 	if m.Header.Get("Status") != noResponders {
+		return
+	}
+	p.last.missed(turnOf(m.Subject))
+	if p.cfg.Gone == nil {
 		return
 	}
 	p.mu.Lock()
@@ -84,7 +89,7 @@ func (p *Publisher) unheard(m *nats.Msg) {
 // Retry or Abandon.
 func (p *Publisher) Stream(d *Delivery) *TokenStream {
 	s := &TokenStream{publisher: p, request: d.Request, lease: d.Lease}
-	if p.inbox != "" && d.Request.Reply != "" {
+	if p.cfg.Gone != nil && d.Request.Reply != "" {
 		p.mu.Lock()
 		p.live[d.Request.Reply] = append(p.live[d.Request.Reply], s)
 		p.mu.Unlock()
@@ -221,7 +226,12 @@ func (s *TokenStream) emit() error {
 		return fmt.Errorf("publish %s frame: %w", f.Type, err)
 	}
 	s.buf = b
-	if err := s.publisher.conn.send(s.request.Reply, s.publisher.inbox, b); err != nil {
+	if f.Type.Terminal() {
+		err = s.publisher.last.send(s.request.Reply, b)
+	} else {
+		err = s.publisher.conn.send(s.request.Reply, s.publisher.inbox, b)
+	}
+	if err != nil {
 		return fmt.Errorf("publish %s frame: %w", f.Type, err)
 	}
 	s.seq++

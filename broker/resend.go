@@ -1,0 +1,176 @@
+package broker
+
+import (
+	"container/list"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// How terminal frames that nobody heard are sent again.
+const (
+	resendFirst  = 250 * time.Millisecond // doubles
+	resendFor    = 15 * time.Second
+	verdictFor   = 5 * time.Second // the server says sooner that nobody listens
+	resendFrames = 1024
+	resendBytes  = 16 << 20
+)
+
+// resender keeps terminal frames until it is clear that somebody heard them,
+// and sends those again that nobody did: after a restart of the server a worker
+// may be back before its clients are. The server only tells of frames that were
+// not heard, so a frame waits some time for that verdict. The frames that wait
+// and those that will be sent again are bounded each, in number and in bytes.
+// It is safe for concurrent use.
+type resender struct {
+	inbox   string // the verdict on frame n arrives at inbox.n
+	publish func(subject, reply string, payload []byte) error
+
+	mu      sync.Mutex
+	closed  bool
+	last    uint64
+	frames  map[uint64]*lastFrame
+	pending frameList // no verdict yet, oldest first
+	unheard frameList
+}
+
+// lastFrame is a terminal frame that was sent.
+type lastFrame struct {
+	number      uint64
+	subject     string
+	payload     []byte
+	first, sent time.Time
+	wait        time.Duration // before it is sent the next time
+	timer       *time.Timer   // nil while it is pending
+	place       *list.Element
+}
+
+// frameList is a bounded list of frames.
+type frameList struct {
+	frames list.List
+	bytes  int
+}
+
+func (l *frameList) add(f *lastFrame) {
+	f.place = l.frames.PushBack(f)
+	l.bytes += len(f.payload)
+}
+
+func (l *frameList) remove(f *lastFrame) {
+	l.frames.Remove(f.place)
+	l.bytes -= len(f.payload)
+}
+
+func (l *frameList) over() bool { return l.frames.Len() > resendFrames || l.bytes > resendBytes }
+
+// oldest returns the first frame, nil when there is none.
+func (l *frameList) oldest() *lastFrame {
+	if e := l.frames.Front(); e != nil {
+		f, _ := e.Value.(*lastFrame)
+		return f
+	}
+	return nil
+}
+
+func newResender(inbox string, publish func(subject, reply string, payload []byte) error) *resender {
+	return &resender{inbox: inbox, publish: publish, frames: map[uint64]*lastFrame{}}
+}
+
+// send publishes a terminal frame and keeps a copy. A frame that could not be
+// sent is not kept.
+func (r *resender) send(subject string, payload []byte) error {
+	now := time.Now()
+	r.mu.Lock()
+	r.last++
+	f := &lastFrame{
+		number: r.last, subject: subject, payload: slices.Clone(payload),
+		first: now, sent: now, wait: resendFirst,
+	}
+	if !r.closed {
+		r.frames[f.number] = f
+		r.pending.add(f)
+		r.trim(now)
+	}
+	r.mu.Unlock()
+	err := r.publish(subject, r.reply(f), payload)
+	if err != nil {
+		r.mu.Lock()
+		r.drop(f.number)
+		r.mu.Unlock()
+	}
+	return err
+}
+
+func (r *resender) reply(f *lastFrame) string { return r.inbox + "." + strconv.FormatUint(f.number, 10) }
+
+// trim forgets pending frames that are too many, or were heard by now. It is
+// called with mu held.
+func (r *resender) trim(now time.Time) {
+	for f := r.pending.oldest(); f != nil && (r.pending.over() || now.Sub(f.sent) > verdictFor); f = r.pending.oldest() {
+		r.drop(f.number)
+	}
+}
+
+// drop is called with mu held.
+func (r *resender) drop(number uint64) {
+	f := r.frames[number]
+	if f == nil {
+		return
+	}
+	delete(r.frames, number)
+	if f.timer == nil {
+		r.pending.remove(f)
+		return
+	}
+	f.timer.Stop()
+	r.unheard.remove(f)
+}
+
+// missed takes the server's word that nobody heard a frame.
+func (r *resender) missed(number uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.frames[number]
+	if f == nil || f.timer != nil {
+		return
+	}
+	if time.Since(f.first)+f.wait > resendFor {
+		r.drop(number)
+		return
+	}
+	r.pending.remove(f)
+	r.unheard.add(f)
+	f.timer = time.AfterFunc(f.wait, func() { r.again(number) })
+	f.wait *= 2
+	if r.unheard.over() {
+		r.drop(number)
+	}
+}
+
+// again sends a frame once more. While the connection is away it waits on.
+func (r *resender) again(number uint64) {
+	r.mu.Lock()
+	f := r.frames[number]
+	if f == nil {
+		r.mu.Unlock()
+		return
+	}
+	r.unheard.remove(f)
+	r.pending.add(f)
+	f.timer, f.sent = nil, time.Now()
+	r.mu.Unlock()
+	if err := r.publish(f.subject, r.reply(f), f.payload); err != nil {
+		r.missed(number)
+	}
+}
+
+// close forgets everything.
+func (r *resender) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for number := range r.frames {
+		r.drop(number)
+	}
+}
