@@ -40,6 +40,18 @@ type ClientConfig struct {
 	QueueFrames int
 	// CancelTimeout is how long Cancel waits for an answer. Default 500 ms.
 	CancelTimeout time.Duration
+	// ReceiptWait is how long the server may take to confirm a durable request
+	// while the client is connected; then it is published again under its id, a
+	// few times, and fails with [ErrNoReceipt]. Default 2 s.
+	ReceiptWait time.Duration
+	// Silence is how long a request that a worker has accepted may go without a
+	// frame; then it fails with [ErrSilent]. Default 60 s, which should be many
+	// heartbeats and some ack waits of the workers.
+	Silence time.Duration
+	// QueueSilence is the same for a request that is queued, or that wants
+	// nothing but its terminal frame. Default 16 min, longer than the queue keeps
+	// a request.
+	QueueSilence time.Duration
 	// Logger. Default: discarded.
 	Logger *slog.Logger
 }
@@ -90,6 +102,9 @@ func NewClient(nc *nats.Conn, cfg ClientConfig) (*Client, error) {
 	orDefault(&cfg.Prefix, defaultPrefix)
 	orDefault(&cfg.QueueFrames, defaultQueueFrames)
 	orDefault(&cfg.CancelTimeout, defaultCancelTimeout)
+	orDefault(&cfg.ReceiptWait, defaultReceiptWait)
+	orDefault(&cfg.Silence, defaultSilence)
+	orDefault(&cfg.QueueSilence, defaultQueueSilence)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -98,6 +113,9 @@ func NewClient(nc *nats.Conn, cfg ClientConfig) (*Client, error) {
 	}
 	if cfg.QueueFrames < 1 {
 		return nil, fmt.Errorf("queue frames %d: below 1", cfg.QueueFrames)
+	}
+	if least := min(cfg.ReceiptWait, cfg.Silence, cfg.QueueSilence); least < 0 {
+		return nil, fmt.Errorf("receipt wait or silence %v: negative", least)
 	}
 	s, err := newSubjects(cfg.Prefix)
 	if err != nil {
@@ -159,6 +177,7 @@ func (c *Client) Request(ctx context.Context, model string, opts RequestOptions)
 		late := NewError(CodeDeadlineExceeded, "no answer before the deadline")
 		s.watch(time.AfterFunc(time.Until(opts.Deadline)+deadlineGrace, func() { s.fail(late, true) }).Stop)
 	}
+	s.arm(m)
 	if err := c.nc.PublishMsg(m); err != nil {
 		s.fail(err, false)
 		if errors.Is(err, nats.ErrMaxPayload) {

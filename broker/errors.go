@@ -67,6 +67,12 @@ var (
 	ErrNoJetStream = errors.New("server has no JetStream")
 	// ErrCancelled means that the reader cancelled the request.
 	ErrCancelled = errors.New("request cancelled")
+	// ErrNoReceipt means that the server did not confirm a durable request, which
+	// was published several times under its id. An [*Error] comes with it that is
+	// retryable.
+	ErrNoReceipt = errors.New("no receipt")
+	// ErrSilent means that a request was taken and then nothing was heard of it.
+	ErrSilent = errors.New("nothing heard")
 	// ErrClosed means that the client or connection is closed.
 	ErrClosed = errors.New("closed")
 )

@@ -264,7 +264,7 @@ func TestReceipt(t *testing.T) {
 		`{"type":"error","error":{"code":1}}`:                                                           {"", false},
 		`{`:                                                                                             {"", false},
 	} {
-		e, ok := receipt([]byte(payload))
+		e, _, ok := receipt([]byte(payload))
 		var code Code
 		if e != nil {
 			code = e.Code

@@ -102,7 +102,9 @@ func (r *resender) send(subject string, payload []byte) error {
 	return err
 }
 
-func (r *resender) reply(f *lastFrame) string { return r.inbox + "." + strconv.FormatUint(f.number, 10) }
+func (r *resender) reply(f *lastFrame) string {
+	return r.inbox + "." + strconv.FormatUint(f.number, 10)
+}
 
 // trim forgets pending frames that are too many, or were heard by now. It is
 // called with mu held.

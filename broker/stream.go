@@ -20,6 +20,7 @@ type Stream struct {
 	err     error   // why it ended without a terminal frame
 	ended   bool    // a terminal frame is queued, or err is set
 	track   tracker
+	guard   guard
 	lost    int
 	watches []func() bool // end the watches over context and deadline
 	// ready holds a signal when queue or ended changed. Capacity 1: the reader
@@ -32,7 +33,7 @@ type Stream struct {
 func newStream(c *Client, model string, o *RequestOptions) *Stream {
 	return &Stream{
 		client: c, id: o.ID, model: model, realtime: o.Realtime,
-		ready: make(chan struct{}, 1),
+		guard: newGuard(o), ready: make(chan struct{}, 1),
 	}
 }
 
@@ -169,7 +170,11 @@ func (s *Stream) receive(m *nats.Msg) {
 		return
 	}
 	if m.Data[0] == '{' {
-		if e, ok := receipt(m.Data); ok {
+		if e, duplicate, ok := receipt(m.Data); ok {
+			if duplicate && s.onceOnly() {
+				e = badRequest("id %s: in use by another request", s.id)
+			}
+			s.heard("")
 			if e != nil {
 				s.push(s.refusal(e))
 			}
@@ -181,6 +186,7 @@ func (s *Stream) receive(m *nats.Msg) {
 		s.client.cfg.Logger.Warn("malformed frame ignored")
 		return
 	}
+	s.heard(f.Type)
 	s.push(f)
 }
 
@@ -221,11 +227,13 @@ const (
 )
 
 // receipt reads the server's answer to a durable request. ok is false when the
-// payload is something else, e nil when the request was stored.
-func receipt(payload []byte) (e *Error, ok bool) {
+// payload is something else, e nil when the request was stored, now or, as a
+// duplicate, before.
+func receipt(payload []byte) (e *Error, duplicate, ok bool) {
 	var r struct {
 		Stream string `json:"stream"`
 		Type   string `json:"type"`
+		Dup    bool   `json:"duplicate"`
 		Error  *struct {
 			Code        int    `json:"code"`
 			ErrCode     int    `json:"err_code"`
@@ -234,10 +242,10 @@ func receipt(payload []byte) (e *Error, ok bool) {
 	}
 	err := json.Unmarshal(payload, &r)
 	if ok = err == nil && r.Type == "" && (r.Stream != "" || r.Error != nil); !ok {
-		return nil, false
+		return nil, false, false
 	}
 	if r.Error == nil {
-		return nil, true
+		return nil, r.Dup, true
 	}
 	text := r.Error.Description
 	switch r.Error.ErrCode {
@@ -255,7 +263,7 @@ func receipt(payload []byte) (e *Error, ok bool) {
 	default:
 		e = NewError(CodeInternal, fmt.Sprintf("request not stored: %s (%d)", clip(text), r.Error.ErrCode))
 	}
-	return e, true
+	return e, false, true
 }
 
 // perSubjectText tells the two causes of apiMaxMessages apart: the server has

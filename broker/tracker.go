@@ -28,7 +28,7 @@ func (t *tracker) accept(f *Frame) bool {
 		t.text = 0
 	case f.Epoch != t.epoch || f.Attempt != t.attempt:
 		return false // of a lease that was lost
-	case f.Seq < t.nextSeq:
+	case f.Seq < t.nextSeq && !f.Type.Terminal():
 		return false // twice
 	}
 	if f.Seq > t.nextSeq {
