@@ -190,7 +190,7 @@ func TestRestartUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Shutdown() })
-	conn, err := broker.Connect(t.Context(), broker.Config{URL: server.URL(), AckWait: time.Second})
+	conn, err := broker.Connect(t.Context(), broker.Config{URL: server.URL(), AckWait: time.Second, Stream: broker.StreamConfig{MaxPerClient: 20_000}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,13 +211,28 @@ func TestRestartUnderLoad(t *testing.T) {
 	var finals, failures atomic.Int32
 	var all sync.WaitGroup
 	stop := make(chan struct{})
-	for i := range 8 {
+	read := func(s *broker.Stream, text string) {
+		f, err := s.Final()
+		var e *broker.Error
+		switch {
+		case err == nil && f.Text == text:
+			finals.Add(1)
+		case errors.As(err, &e), errors.Is(err, broker.ErrSilent), errors.Is(err, broker.ErrNoReceipt):
+			failures.Add(1)
+			t.Logf("failed: %v", err)
+		default:
+			t.Errorf("%q: %v", f.Text, err)
+		}
+	}
+	for i := range 4 {
 		all.Go(func() {
+			tick := time.NewTicker(4 * time.Millisecond)
+			defer tick.Stop()
 			for n := 0; ; n++ {
 				select {
 				case <-stop:
 					return
-				default:
+				case <-tick.C:
 				}
 				text := fmt.Sprintf("text %d %d", i, n)
 				s, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: text}})
@@ -225,30 +240,20 @@ func TestRestartUnderLoad(t *testing.T) {
 					t.Errorf("request: %v", err)
 					return
 				}
-				f, err := s.Final()
-				var e *broker.Error
-				switch {
-				case err == nil && f.Text == text:
-					finals.Add(1)
-				case errors.As(err, &e), errors.Is(err, broker.ErrSilent), errors.Is(err, broker.ErrNoReceipt):
-					failures.Add(1)
-					t.Logf("failed: %v", err)
-				default:
-					t.Errorf("%q: %v", f.Text, err)
-				}
+				all.Go(func() { read(s, text) })
 			}
 		})
 	}
 	for range 2 {
 		before := finals.Load()
-		eventually(t, "requests are answered", func() bool { return finals.Load() > before+50 })
+		eventually(t, "requests are answered", func() bool { return finals.Load() > before+300 })
 		server.Shutdown()
 		if server, err = broker.StartServer(t.Context(), cfg); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := finals.Load()
-	eventually(t, "requests are answered again", func() bool { return finals.Load() > before+50 })
+	eventually(t, "requests are answered again", func() bool { return finals.Load() > before+300 })
 	close(stop)
 	ended := make(chan struct{})
 	go func() {

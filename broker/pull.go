@@ -207,7 +207,10 @@ func (l *loop) ensure(q *queue) {
 	l.workers.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, requestTimeout)
 		defer cancel()
-		err := l.conn.ensureConsumer(ctx, q.model, q.priority)
+		// A server that stops takes the question and never answers.
+		short, end := context.WithTimeout(ctx, answerWait)
+		err := l.conn.ensureConsumer(short, q.model, q.priority)
+		end()
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			if err = l.conn.EnsureStreams(ctx, []string{q.model}); err == nil {
 				err = l.conn.ensureConsumer(ctx, q.model, q.priority)
