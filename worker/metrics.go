@@ -12,6 +12,7 @@ import (
 const (
 	outcomeHandedBack = "handed_back"
 	outcomeLeaseLost  = "lease_lost"
+	outcomeAnswered   = "answered_before"
 	outcomeNoReply    = "no_reply"
 	outcomeUnsent     = "unsent"
 )
@@ -38,7 +39,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cellmq_requests_total",
-			Help: "Requests that left the worker, by finish reason, error code, handed_back, lease_lost, no_reply or unsent.",
+			Help: "Requests that left the worker, by finish reason, error code, handed_back, lease_lost, answered_before, no_reply or unsent.",
 		}, []string{"model", "outcome"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cellmq_refusals_total", Help: "Requests answered with an error without running, by error code.",

@@ -23,7 +23,9 @@ type publisher struct {
 	patience time.Duration // how long a refused terminal frame is retried
 	stop     func(r *run, cause error)
 	closed   func(r *run, outcome string, now time.Time)
+	session  func() uint64 // counts connections; nil: there is one
 
+	takeovers
 	news    []*run
 	live    []*run
 	frame   broker.Frame
@@ -90,6 +92,14 @@ func (p *publisher) join(r *run, now time.Time) {
 	r.joined = true
 	r.last = now
 	p.live = append(p.live, r)
+	older, err := p.enter(r, p.connection())
+	if older != nil {
+		p.silence(older, errTakenOver)
+	}
+	if err != nil {
+		p.silence(r, err)
+		return
+	}
 	if r.seq != nil && r.req.Mode != broker.ModeFinal {
 		m := r.served.model
 		p.frame = broker.Frame{Model: m.Name(), Version: m.Version(), Digest: m.Digest()}
@@ -97,10 +107,26 @@ func (p *publisher) join(r *run, now time.Time) {
 	}
 }
 
+// silence ends a run without another frame.
+func (p *publisher) silence(r *run, why error) {
+	r.mute = why
+	p.stop(r, why)
+}
+
+func (p *publisher) connection() uint64 {
+	if p.session == nil {
+		return 0
+	}
+	return p.session()
+}
+
 // serve sends what is due for a run and reports whether the run goes on.
 func (p *publisher) serve(r *run, now time.Time) bool {
 	if r.over {
 		return !p.close(r, now)
+	}
+	if r.mute != nil {
+		return true
 	}
 	if !r.delivery.Lease.Valid(now) {
 		p.stop(r, errLeaseLost) // silent until the runtime has let go of it
@@ -152,13 +178,20 @@ func (p *publisher) close(r *run, now time.Time) bool {
 		return false
 	}
 	lease := r.delivery.Lease
-	lost := errors.Is(r.err, errLeaseLost) || !lease.Valid(now)
-	if r.req.Reply == "" || lost {
+	lost := errors.Is(r.err, errLeaseLost) || errors.Is(r.mute, errTakenOver) || !lease.Valid(now)
+	if r.req.Reply == "" || lost || r.mute != nil {
 		r.stream.Abandon()
-		if !lost {
+		outcome := outcomeLost(lost)
+		switch {
+		case lost:
+		case r.mute != nil:
+			_ = lease.Settle() // unsettled, it comes again
+			outcome = outcomeAnswered
+		default:
 			_ = lease.Reject("no reply subject")
 		}
-		p.closed(r, outcomeLost(lost), now)
+		p.leave(r, false, 0, now)
+		p.closed(r, outcome, now)
 		return true
 	}
 	outcome, err := p.terminal(r, now)
@@ -176,6 +209,7 @@ func (p *publisher) close(r *run, now time.Time) bool {
 		r.stream.Abandon()
 		outcome = outcomeUnsent
 	}
+	p.leave(r, outcome != outcomeUnsent && outcome != outcomeHandedBack, p.connection(), now)
 	p.closed(r, outcome, now)
 	return true
 }

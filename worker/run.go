@@ -55,6 +55,7 @@ type run struct {
 	last    time.Time       // of the last frame
 	retryAt time.Time       // next try to close after the connection refused
 	giveUp  time.Time       // no more tries after this; zero before the first
+	mute    error           // why it says nothing any more: taken over, or answered
 }
 
 // newRun starts the life of a delivery on this worker.

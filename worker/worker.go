@@ -252,6 +252,7 @@ func (w *Worker) publisher() *publisher {
 	return &publisher{
 		outbox: w.outbox, interval: w.cfg.FrameInterval, beat: w.cfg.Heartbeat, patience: w.cfg.AckWait,
 		stop: w.stop, closed: w.closed,
+		session: func() uint64 { return w.conn.NATS().Stats().Reconnects },
 	}
 }
 
