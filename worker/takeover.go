@@ -48,8 +48,8 @@ type sentAt struct {
 }
 
 // enter takes a run in. It returns the older run that it takes over from, or
-// errAnswered for a request that this session has answered; an answer of an
-// earlier session may not have reached the server.
+// errAnswered for a request answered over this connection; an answer over an
+// earlier one may not have reached the server.
 func (t *takeovers) enter(r *run, session uint64) (older *run, err error) {
 	if !r.req.Durable {
 		return nil, nil

@@ -2,7 +2,7 @@ package worker
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -68,7 +68,7 @@ func TestTakeoverKnowsAnswers(t *testing.T) {
 		t.Errorf("realtime: %v", err)
 	}
 	for i := range maxRemembered + 10 {
-		takeover.leave(storedRun(fmt.Sprint(i), stored, 1, 1), true, 3, now)
+		takeover.leave(storedRun(strconv.Itoa(i), stored, 1, 1), true, 3, now)
 	}
 	if len(takeover.answered) != maxRemembered || len(takeover.order) != maxRemembered {
 		t.Errorf("%d remembered", len(takeover.answered))
