@@ -17,6 +17,10 @@ type Cell struct {
 	Name string
 	// MaxRows is the largest batch worth running; 0 takes the runtime's limit.
 	MaxRows int
+	// LookAhead is how many batches of this cell an executor may be given at
+	// once: more than one only for a cell without outputs, whose successors do
+	// not depend on its results. 0 means 1.
+	LookAhead int
 
 	ops    []Op
 	widths []int
@@ -142,6 +146,55 @@ func (b *CellBuilder) Attend(query Value, memory FieldID, length Arg) Value {
 	b.add(Attend{Query: query, Memory: memory, Length: length, Out: out})
 	return out
 }
+
+// Add sums two values. See [Add].
+func (b *CellBuilder) Add(x, y Value) Value {
+	b.checkLen("addend", b.cell.widths[y], b.cell.widths[x])
+	out := b.value(b.cell.widths[x])
+	b.add(Add{A: x, B: y, Out: out})
+	return out
+}
+
+// Mean divides sum by the argument count. See [Mean].
+func (b *CellBuilder) Mean(sum Value, count Arg) Value {
+	b.checkArg(count)
+	out := b.value(b.cell.widths[sum])
+	b.add(Mean{Sum: sum, Count: count, Out: out})
+	return out
+}
+
+// TreeLeaf computes a leaf of a tree. See [TreeLeaf].
+func (b *CellBuilder) TreeLeaf(weight *Matrix, bias []float32, x Value) (outH, outC Value) {
+	b.checkMatrix(weight)
+	hidden := weight.Rows / 3
+	b.checkLen(weight.Name+" rows", weight.Rows, 3*hidden)
+	b.checkLen(weight.Name+" columns", weight.Cols, b.cell.widths[x])
+	b.checkLen(weight.Name+" bias", len(bias), weight.Rows)
+	outH, outC = b.value(hidden), b.value(hidden)
+	b.add(TreeLeaf{Weight: weight, Bias: bias, X: x, OutH: outH, OutC: outC})
+	return outH, outC
+}
+
+// TreeNode computes an inner node of a tree from its children's states. See
+// [TreeNode].
+func (b *CellBuilder) TreeNode(weight *Matrix, bias []float32, leftH, leftC, rightH, rightC Value) (outH, outC Value) {
+	b.checkMatrix(weight)
+	hidden := b.cell.widths[leftH]
+	for _, v := range []Value{leftC, rightH, rightC} {
+		b.checkLen("child state", b.cell.widths[v], hidden)
+	}
+	b.checkLen(weight.Name+" rows", weight.Rows, 5*hidden)
+	b.checkLen(weight.Name+" columns", weight.Cols, 2*hidden)
+	b.checkLen(weight.Name+" bias", len(bias), weight.Rows)
+	outH, outC = b.value(hidden), b.value(hidden)
+	b.add(TreeNode{
+		Weight: weight, Bias: bias, LeftH: leftH, LeftC: leftC, RightH: rightH, RightC: rightC, OutH: outH, OutC: outC,
+	})
+	return outH, outC
+}
+
+// Expose makes v the node's output values. See [Expose].
+func (b *CellBuilder) Expose(v Value) { b.add(Expose{In: v}) }
 
 // Greedy makes the most probable token the node's output. See [Greedy].
 func (b *CellBuilder) Greedy(logits Value) {

@@ -50,7 +50,7 @@ func startLoop(tb testing.TB, b cellrt.Backend, p *cellrt.Program, graph func() 
 		tb.Fatal(err)
 	}
 	for range rows {
-		if err := s.Submit(cellrt.NewSequence(m, graph(), nil)); err != nil {
+		if err := s.Submit(cellrt.NewSequence(m, graph(), cellrt.SequenceOptions{})); err != nil {
 			tb.Fatal(err)
 		}
 	}

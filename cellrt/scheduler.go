@@ -52,6 +52,9 @@ type Result struct {
 	Sequence *Sequence
 	// Tokens are new tokens, in order. They are valid until the [Sink] returns.
 	Tokens []Token
+	// Proposal, if not empty, is the whole output of a search as it looks now;
+	// it takes the place of the proposal before. Valid as Tokens are.
+	Proposal []Token
 	// Done is set in the last result of a sequence, and only there.
 	Done bool
 	// Reason says why a sequence ended by itself; zero if it failed.
@@ -207,11 +210,9 @@ func (s *Scheduler) oldest() *readyQueue {
 // settle takes over what a graph reported to the frontier.
 func (s *Scheduler) settle(q *Sequence) {
 	f := &s.frontier
-	if len(f.tokens) > 0 {
-		first := len(s.tokens)
-		s.tokens = append(s.tokens, f.tokens...)
+	if len(f.tokens)+len(f.proposal) > 0 {
 		s.counters.tokens += uint64(len(f.tokens))
-		s.results = append(s.results, Result{Sequence: q, Tokens: s.tokens[first:len(s.tokens):len(s.tokens)]})
+		s.results = append(s.results, Result{Sequence: q, Tokens: s.keep(f.tokens), Proposal: s.keep(f.proposal)})
 	}
 	if f.err != nil {
 		s.end(q, 0, f.err)
@@ -227,6 +228,13 @@ func (s *Scheduler) settle(q *Sequence) {
 	if q.inFlight == 0 && q.ready == nil {
 		s.end(q, 0, ErrStalled)
 	}
+}
+
+// keep copies tokens to where they stay until the results are cleared.
+func (s *Scheduler) keep(tokens []Token) []Token {
+	first := len(s.tokens)
+	s.tokens = append(s.tokens, tokens...)
+	return s.tokens[first:len(s.tokens):len(s.tokens)]
 }
 
 // push makes a node ready.

@@ -102,7 +102,7 @@ func TestSchedulerCancel(t *testing.T) {
 	t.Run("never submitted", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, 8, 2, 1)
-		if w.sched.Cancel(cellrt.NewSequence(w.model, &script{}, nil), errTest) {
+		if w.sched.Cancel(cellrt.NewSequence(w.model, &script{}, cellrt.SequenceOptions{}), errTest) {
 			t.Error("cancelled a sequence that was never submitted")
 		}
 	})
@@ -164,7 +164,7 @@ func TestSchedulerModels(t *testing.T) {
 	if err := w.sched.Remove(w.model); !errors.Is(err, cellrt.ErrUnloaded) {
 		t.Errorf("removing it again: %v, want ErrUnloaded", err)
 	}
-	if err := w.sched.Submit(cellrt.NewSequence(w.model, &script{}, nil)); !errors.Is(err, cellrt.ErrUnloaded) {
+	if err := w.sched.Submit(cellrt.NewSequence(w.model, &script{}, cellrt.SequenceOptions{})); !errors.Is(err, cellrt.ErrUnloaded) {
 		t.Errorf("submitting to it: %v, want ErrUnloaded", err)
 	}
 	for _, slots := range []int{0, -1, 1_000_001} {
@@ -182,7 +182,7 @@ func TestSchedulerPanics(t *testing.T) {
 	for name, f := range map[string]func(){
 		"submitted twice": func() { _ = w.sched.Submit(s.seq) },
 		"foreign cell": func() {
-			_ = w.sched.Submit(cellrt.NewSequence(w.model, &script{world: foreign, lengths: [3]int{1, 0, 0}}, nil))
+			_ = w.sched.Submit(cellrt.NewSequence(w.model, &script{world: foreign, lengths: [3]int{1, 0, 0}}, cellrt.SequenceOptions{}))
 		},
 	} {
 		func() {
@@ -268,7 +268,7 @@ func TestSchedulerForgetsEndedSequences(t *testing.T) {
 	var b cellrt.Batch
 	pointers := make([]weak.Pointer[cellrt.Sequence], 2)
 	for i := range pointers {
-		q := cellrt.NewSequence(m, onceGraph{p.Cells[0]}, nil)
+		q := cellrt.NewSequence(m, onceGraph{p.Cells[0]}, cellrt.SequenceOptions{})
 		pointers[i] = weak.Make(q)
 		if err := s.Submit(q); err != nil {
 			t.Fatal(err)
@@ -307,7 +307,7 @@ func endless(tb testing.TB, slots int) (*cellrt.Model, *cellrt.Scheduler) {
 	s := cellrt.NewScheduler(slots)
 	s.Add(m)
 	for range slots {
-		if err := s.Submit(cellrt.NewSequence(m, endlessGraph{p.Cells[2]}, nil)); err != nil {
+		if err := s.Submit(cellrt.NewSequence(m, endlessGraph{p.Cells[2]}, cellrt.SequenceOptions{})); err != nil {
 			tb.Fatal(err)
 		}
 	}

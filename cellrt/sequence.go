@@ -21,9 +21,10 @@ const (
 // The exported methods are safe for concurrent use. Everything else belongs to
 // the scheduler.
 type Sequence struct {
-	model *Model
-	graph Graph
-	owner any
+	model  *Model
+	graph  Graph
+	owner  any
+	tenant string
 
 	phase      phase
 	reason     Reason
@@ -36,11 +37,19 @@ type Sequence struct {
 	prev, next *Sequence  // the scheduler's list of sequences that have not ended
 }
 
-// NewSequence returns a sequence that will run g on m. Owner is the caller's
-// own and comes back through [Sequence.Owner], so that a [Sink] finds whom a
-// result is for without a lookup.
-func NewSequence(m *Model, g Graph, owner any) *Sequence {
-	return &Sequence{model: m, graph: g, owner: owner}
+// SequenceOptions are what a sequence has beside its model and graph.
+type SequenceOptions struct {
+	// Owner is the caller's own and comes back through [Sequence.Owner], so
+	// that a [Sink] finds whom a result is for without a lookup.
+	Owner any
+	// Tenant names whose share of the compute the sequence uses. Sequences
+	// without a name share one.
+	Tenant string
+}
+
+// NewSequence returns a sequence that will run g on m.
+func NewSequence(m *Model, g Graph, opts SequenceOptions) *Sequence {
+	return &Sequence{model: m, graph: g, owner: opts.Owner, tenant: opts.Tenant}
 }
 
 // Owner returns what the sequence was made with.

@@ -170,7 +170,7 @@ func (s *script) push(f *cellrt.Frontier, chain int) {
 // submit submits a script and returns it, or nil when there was no slot.
 func (w *world) submit(s script) *script {
 	s.world, s.number = w, len(w.scripts)
-	s.seq = cellrt.NewSequence(w.model, &s, &s)
+	s.seq = cellrt.NewSequence(w.model, &s, cellrt.SequenceOptions{Owner: &s})
 	w.scripts = append(w.scripts, &s)
 	err := w.sched.Submit(s.seq)
 	if used := len(w.scripts) - 1 - w.ends; errors.Is(err, cellrt.ErrNoSlot) {

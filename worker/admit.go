@@ -110,7 +110,7 @@ func modelInput(in broker.Input) models.Input {
 // submit gives the run to the runtime. The publisher learns of it first, so
 // that accepted precedes every token.
 func (w *Worker) submit(r *run) {
-	r.seq = cellrt.NewSequence(r.served.loaded, r.unfolded.Graph, r)
+	r.seq = cellrt.NewSequence(r.served.loaded, r.unfolded.Graph, cellrt.SequenceOptions{Owner: r})
 	r.admitted = time.Now()
 	if deadline := r.req.Deadline; !deadline.IsZero() {
 		r.expiry = time.AfterFunc(time.Until(deadline), func() { w.stop(r, errDeadline) })

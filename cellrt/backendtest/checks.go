@@ -183,7 +183,7 @@ func testPoisonedRow(t *testing.T, open func(testing.TB) cellrt.Backend) {
 			}
 			continue
 		}
-		if got[i] != want[i] || !sameBits(l.state(int32(i)), wantStates[i]) {
+		if got[i].Token != want[i].Token || got[i].LogProb != want[i].LogProb || !sameBits(l.state(int32(i)), wantStates[i]) {
 			t.Errorf("row %d changed when row %d was poisoned", i, poisoned)
 		}
 	}

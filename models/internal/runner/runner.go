@@ -73,7 +73,7 @@ func (r *Runner) Run(ctx context.Context, req *models.Request) (models.Output, e
 	}
 	defer func() { r.free <- struct{}{} }()
 	c := &call{done: make(chan struct{})}
-	s := cellrt.NewSequence(r.model, req.Graph, c)
+	s := cellrt.NewSequence(r.model, req.Graph, cellrt.SequenceOptions{Owner: c})
 	if err := r.runtime.Submit(s); err != nil {
 		return models.Output{}, fmt.Errorf("submit: %w", err)
 	}
