@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/internal/tensors"
 )
 
 // Arguments of an encoder node.
@@ -23,13 +24,13 @@ const (
 
 // step adds one recurrent step of a layer whose state is s, loaded from the
 // entry that from selects, and returns its output.
-func (b *builder) step(cb *cellrt.CellBuilder, w layer, s state, from cellrt.Arg, x cellrt.Value) cellrt.Value {
+func (b *builder) step(cb *cellrt.CellBuilder, w tensors.Recurrent, s state, from cellrt.Arg, x cellrt.Value) cellrt.Value {
 	h := cb.Load(s.h, from)
 	if b.config.Cell == GRU {
-		h = cb.GRU(w.input, w.recurrent, w.inputBias, w.recurrentBias, x, h)
+		h = cb.GRU(w.Input, w.Hidden, w.InputBias, w.RecurrentBias, x, h)
 	} else {
 		var c cellrt.Value
-		h, c = cb.LSTM(w.input, w.recurrent, w.inputBias, x, h, cb.Load(s.c, from))
+		h, c = cb.LSTM(w.Input, w.Hidden, w.InputBias, x, h, cb.Load(s.c, from))
 		cb.Store(s.c, cellrt.Zero, 0, c)
 	}
 	cb.Store(s.h, cellrt.Zero, 0, h)
@@ -80,9 +81,9 @@ func (b *builder) buildBridge() {
 				cs = append(cs, cb.Load(s.c, cellrt.Zero))
 			}
 		}
-		cb.Store(b.decoder[i].h, cellrt.Zero, 0, cb.Linear(b.w.bridgeH.weight, b.w.bridgeH.bias, cellrt.Tanh, hs...))
+		cb.Store(b.decoder[i].h, cellrt.Zero, 0, cb.Linear(b.w.bridgeH.Weight, b.w.bridgeH.Bias, cellrt.Tanh, hs...))
 		if b.config.Cell == LSTM {
-			cb.Store(b.decoder[i].c, cellrt.Zero, 0, cb.Linear(b.w.bridgeC.weight, b.w.bridgeC.bias, cellrt.None, cs...))
+			cb.Store(b.decoder[i].c, cellrt.Zero, 0, cb.Linear(b.w.bridgeC.Weight, b.w.bridgeC.Bias, cellrt.None, cs...))
 		}
 	}
 	b.finish(cb)
@@ -96,10 +97,10 @@ func (b *builder) buildDecoder() {
 		y = b.step(cb, w, b.decoder[i], cellrt.Zero, y)
 	}
 	if b.config.Attention == LuongGeneral {
-		query := cb.Linear(b.w.attention.weight, nil, cellrt.None, y)
+		query := cb.Linear(b.w.attention.Weight, nil, cellrt.None, y)
 		context := cb.Attend(query, b.outputs[len(b.outputs)-1].field, argLength)
-		y = cb.Linear(b.w.combine.weight, b.w.combine.bias, cellrt.Tanh, y, context)
+		y = cb.Linear(b.w.combine.Weight, b.w.combine.Bias, cellrt.Tanh, y, context)
 	}
-	cb.Greedy(cb.Linear(b.w.out.weight, b.w.out.bias, cellrt.None, y))
+	cb.Greedy(cb.Linear(b.w.out.Weight, b.w.out.Bias, cellrt.None, y))
 	b.finish(cb)
 }

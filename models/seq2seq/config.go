@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/cellmq/cellmq/models/internal/tensors"
 )
 
 // Bounds of a configuration.
@@ -107,10 +109,10 @@ func (c Config) directions() int {
 // memoryWidth returns the size of the encoder's output at one position.
 func (c Config) memoryWidth() int { return c.directions() * c.EncoderHidden }
 
-// gates returns how many gates the recurrent cell has.
-func (c Config) gates() int {
+// kind returns the kind of the recurrent layers.
+func (c Config) kind() tensors.Kind {
 	if c.Cell == GRU {
-		return 3
+		return tensors.GRU
 	}
-	return 4
+	return tensors.LSTM
 }
