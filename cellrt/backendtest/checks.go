@@ -43,10 +43,7 @@ func testOperations(t *testing.T, open func(testing.TB) cellrt.Backend) {
 							t.Fatalf("row %d state value %d = %g, want %g", i, j, x, want)
 						}
 					}
-					want := references[i].output
-					if out[i].Token != want.Token || !near(float64(out[i].LogProb), float64(want.LogProb)) {
-						t.Errorf("row %d output %v, want %v", i, out[i], want)
-					}
+					references[i].check(t, i, out[i])
 				}
 			})
 		}
@@ -84,7 +81,7 @@ func testBatchInvariance(t *testing.T, open func(testing.TB) cellrt.Backend) {
 						if !sameBits(l.state(batch[i].Slot), wantStates[which]) {
 							t.Fatalf("row %d of %d left another state than alone", i, count)
 						}
-						if out[i].Token != want[which].Token || !sameBits([]float32{out[i].LogProb}, []float32{want[which].LogProb}) {
+						if !sameOutput(out[i], want[which]) {
 							t.Fatalf("row %d of %d gave %v, alone %v", i, count, out[i], want[which])
 						}
 					}
@@ -181,9 +178,12 @@ func testPoisonedRow(t *testing.T, open func(testing.TB) cellrt.Backend) {
 			if got[i].LogProb == got[i].LogProb {
 				t.Errorf("poisoned row has log-probability %g, want NaN", got[i].LogProb)
 			}
+			if s := got[i].LogSum; s == s {
+				t.Errorf("poisoned row has the logarithm %g of its sum, want NaN", s)
+			}
 			continue
 		}
-		if got[i].Token != want[i].Token || got[i].LogProb != want[i].LogProb || !sameBits(l.state(int32(i)), wantStates[i]) {
+		if !sameOutput(got[i], want[i]) || !sameBits(l.state(int32(i)), wantStates[i]) {
 			t.Errorf("row %d changed when row %d was poisoned", i, poisoned)
 		}
 	}
@@ -224,6 +224,13 @@ func testGreedy(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	for i, want := range []float64{-math.Log(width), -math.Log(2 + (width-2)*math.Exp(-2))} {
 		if !near(float64(out[i].LogProb), want) {
 			t.Errorf("log-probability %g, want %g", out[i].LogProb, want)
+		}
+		largest := table.Data[i*width+int(out[i].Token)]
+		if got := largest - out[i].LogSum; !sameBits([]float32{got}, []float32{out[i].LogProb}) {
+			t.Errorf("log-probability %g, the largest logit less the logarithm of the sum is %g", out[i].LogProb, got)
+		}
+		if out[i].Values != nil {
+			t.Errorf("values %v from a cell that exposes none", out[i].Values)
 		}
 	}
 	for i, what := range []string{"an infinity", "a negative infinity", "NaN"} {
@@ -269,6 +276,10 @@ func single(t *testing.T, layout *cellrt.Layout, b *cellrt.CellBuilder) (*cellrt
 
 func near(got, want float64) bool {
 	return math.Abs(got-want) <= tolerance*max(1, math.Abs(want))
+}
+
+func sameOutput(a, b cellrt.Output) bool {
+	return a.Token == b.Token && sameBits([]float32{a.LogProb, a.LogSum}, []float32{b.LogProb, b.LogSum}) && sameBits(a.Values, b.Values)
 }
 
 func sameBits(a, b []float32) bool {

@@ -143,16 +143,17 @@ func TestArgumentsOutOfRangePanic(t *testing.T) {
 		name string
 		args [cellrt.MaxArgs]int32
 	}{
-		{name: "load", args: [cellrt.MaxArgs]int32{2, 0, 1}},
-		{name: "store", args: [cellrt.MaxArgs]int32{0, 2, 1}},
-		{name: "negative store", args: [cellrt.MaxArgs]int32{0, -1, 1}},
-		{name: "attend", args: [cellrt.MaxArgs]int32{0, 0, 3}},
+		{name: "load", args: [cellrt.MaxArgs]int32{2, 0, 1, 1}},
+		{name: "store", args: [cellrt.MaxArgs]int32{0, 2, 1, 1}},
+		{name: "negative store", args: [cellrt.MaxArgs]int32{0, -1, 1, 1}},
+		{name: "attend", args: [cellrt.MaxArgs]int32{0, 0, 3, 1}},
+		{name: "mean", args: [cellrt.MaxArgs]int32{0, 0, 1, 0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			b := cellrt.NewCell("cell", layout, 3)
+			b := cellrt.NewCell("cell", layout, 4)
 			v := b.Load(a, 0)
-			b.Store(a, 1, 0, b.Attend(v, a, 2))
+			b.Store(a, 1, 0, b.Mean(b.Attend(v, a, 2), 3))
 			b.Store(z, cellrt.Zero, 0, v)
 			cell, err := b.Build()
 			if err != nil {

@@ -18,9 +18,7 @@ type linearStep struct {
 func (c *cellCompiler) linear(op cellrt.Linear) step {
 	w := op.Weight
 	s := &linearStep{op: op, bias: op.Bias}
-	s.weight = c.pack(packKey{input: w}, func() *packedWeights {
-		return &packedWeights{main: kernel.Pack(w.Rows, [][]float32{w.Data}, []int{w.Cols})}
-	}).main
+	s.weight = c.packLinear(w)
 	if s.bias == nil {
 		s.bias = make([]float32, w.Rows)
 	}
@@ -29,6 +27,13 @@ func (c *cellCompiler) linear(op cellrt.Linear) step {
 		s.widths = append(s.widths, c.cell.Width(v))
 	}
 	return s
+}
+
+// packLinear packs a matrix by itself.
+func (c *compiler) packLinear(w *cellrt.Matrix) *kernel.Matrix {
+	return c.pack(packKey{input: w}, func() *packedWeights {
+		return &packedWeights{main: kernel.Pack(w.Rows, [][]float32{w.Data}, []int{w.Cols})}
+	}).main
 }
 
 func (s *linearStep) run(b *batch) {
@@ -64,19 +69,5 @@ func (s *attendStep) run(b *batch) {
 		}
 		memory := b.field(r, s.place.offset, length*width)
 		kernel.Attend(query.Row(r, width), memory, scores.Row(r, length), out.Row(r, width))
-	}
-}
-
-// greedyStep chooses the most probable token of each row.
-type greedyStep struct {
-	op    cellrt.Greedy
-	width int
-}
-
-func (s *greedyStep) run(b *batch) {
-	logits := b.value(s.op.Logits)
-	for r := range b.rows {
-		token, logProb := kernel.Greedy(logits.Row(r, s.width))
-		b.out[r] = cellrt.Output{Token: int32(token), LogProb: logProb}
 	}
 }

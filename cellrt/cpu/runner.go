@@ -66,6 +66,7 @@ func (r *runner) Run(c *cellrt.Cell, rows []cellrt.Row, out []cellrt.Output) int
 	if need := b.cell.width * len(rows); need > len(b.scratch) {
 		b.scratch = make([]float32, need)
 	}
+	clear(out)
 	for _, s := range b.cell.steps {
 		s.run(b)
 	}
