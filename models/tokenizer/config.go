@@ -10,7 +10,7 @@ import (
 // Config describes a tokenizer in a model's configuration: an object, or just
 // the kind's name.
 type Config struct {
-	// Type is the kind: "characters", "words" or "ids".
+	// Type is the kind: "characters", "words", "ids" or "tree".
 	Type string `json:"type"`
 	// Vocab names the vocabulary file: a JSON array with the text of each token,
 	// in the order of their ids. "ids" has none.
@@ -30,6 +30,7 @@ const (
 	Characters = "characters"
 	Words      = "words"
 	IDs        = "ids"
+	Tree       = "tree"
 )
 
 // maxSeparatorBytes bounds both separators.
@@ -73,8 +74,10 @@ func New(c Config, vocabulary []byte, size int) (Tokenizer, error) {
 		return newWords(s, vocabulary, size)
 	case IDs:
 		return ids{separators: separators{between: " ", segments: s.segments}, size: size}, nil
+	case Tree:
+		return newTree(s, vocabulary, size)
 	default:
-		return nil, fmt.Errorf("type %.32q, one of characters, words and ids wanted", c.Type)
+		return nil, fmt.Errorf("type %.32q, one of characters, words, ids and tree wanted", c.Type)
 	}
 }
 
