@@ -2,9 +2,9 @@ package models
 
 import "math"
 
-// checkParams refuses every parameter that asks for more than greedy decoding,
+// refuseParams refuses every parameter that asks for more than greedy decoding,
 // and every value that makes no sense for any family.
-func checkParams(p Params) error {
+func refuseParams(p Params) error {
 	if t := p.Temperature; t != nil {
 		if math.IsNaN(*t) || *t < 0 {
 			return inputErrorf(BadRequest, "temperature", "%v, 0 or more wanted", *t)

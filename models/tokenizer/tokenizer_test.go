@@ -169,10 +169,10 @@ func TestText(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := string(tokenizer.NewText(toks[tt.kind]).Append(nil, tt.tokens...)); got != tt.want {
+			if got := string(tokenizer.NewText(toks[tt.kind], nil).Append(nil, tt.tokens...)); got != tt.want {
 				t.Errorf("at once: got %q, want %q", got, tt.want)
 			}
-			text := tokenizer.NewText(toks[tt.kind])
+			text := tokenizer.NewText(toks[tt.kind], nil)
 			var whole []byte
 			for _, tok := range tt.tokens {
 				delta := text.Append(nil, tok)
@@ -189,7 +189,7 @@ func TestText(t *testing.T) {
 }
 
 func TestTextAllocatesNothing(t *testing.T) {
-	text := tokenizer.NewText(kinds(t)["words"])
+	text := tokenizer.NewText(kinds(t)["words"], nil)
 	tokens := []cellrt.Token{{ID: 3}, {ID: 4, Break: true}}
 	buf := make([]byte, 0, 64)
 	if n := testing.AllocsPerRun(100, func() { buf = text.Append(buf[:0], tokens...) }); n != 0 {
@@ -218,7 +218,7 @@ func FuzzRoundTrip(f *testing.F) {
 			for _, id := range ids {
 				tokens = append(tokens, cellrt.Token{ID: id})
 			}
-			text := string(tokenizer.NewText(tok).Append(nil, tokens...))
+			text := string(tokenizer.NewText(tok, nil).Append(nil, tokens...))
 			again, err := tok.Encode(text)
 			if err != nil || !slices.Equal(again, ids) {
 				t.Fatalf("%s: %q gives %v, its text %q gives %v, %v", kind, s, ids, text, again, err)
