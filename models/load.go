@@ -35,8 +35,15 @@ const (
 	maxNameBytes    = 64
 )
 
-// FamilySeq2Seq is the model_type of recurrent sequence-to-sequence models.
-const FamilySeq2Seq = "rnn_seq2seq"
+// The families, by model_type.
+const (
+	// FamilySeq2Seq: recurrent sequence-to-sequence models.
+	FamilySeq2Seq = "rnn_seq2seq"
+	// FamilyClassifier: recurrent classifiers of texts.
+	FamilyClassifier = "rnn_classifier"
+	// FamilyTree: classifiers of binary trees.
+	FamilyTree = "tree_lstm"
+)
 
 const segmentWhitespace = "whitespace"
 
@@ -117,8 +124,13 @@ func load(fsys fs.FS, name string) (*Model, error) {
 	switch c.ModelType {
 	case FamilySeq2Seq:
 		err = m.loadSeq2Seq(fsys, c, text)
+	case FamilyClassifier:
+		err = m.loadClassifier(fsys, c, text)
+	case FamilyTree:
+		err = m.loadTree(fsys, c, text)
 	default:
-		err = &ConfigError{File: configFile, Field: "model_type", Err: fmt.Errorf("%.32q, %s wanted", c.ModelType, FamilySeq2Seq)}
+		err = &ConfigError{File: configFile, Field: "model_type", Err: fmt.Errorf("%.32q, one of %s wanted",
+			c.ModelType, strings.Join([]string{FamilySeq2Seq, FamilyClassifier, FamilyTree}, ", "))}
 	}
 	if err != nil {
 		return nil, err

@@ -14,6 +14,8 @@ func refuseParams(p Params) error {
 		}
 	}
 	switch {
+	case p.Ramps:
+		return unsupported(fieldRamps, "ramps")
 	case p.TopK != nil:
 		return unsupported("top_k", "sampling")
 	case p.TopP != nil:

@@ -30,6 +30,9 @@ type Params struct {
 	BeamWidth   *int
 	NBest       *int
 	LogProbs    *int
+
+	// Ramps asks a classifier for the logits of its ramps as well.
+	Ramps bool
 }
 
 // Request is an input unfolded by a model, ready to run once.

@@ -4,6 +4,7 @@ package models
 const (
 	fieldInput     = "input"
 	fieldMaxTokens = "max_tokens"
+	fieldRamps     = "ramps"
 )
 
 // Unfold tokenizes and checks an input and its parameters and unfolds them

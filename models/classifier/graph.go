@@ -46,10 +46,14 @@ func (g *Graph) headed(layer int) bool {
 	return g.model.head(layer) != nil && (g.ramps || layer == len(g.layers)-1)
 }
 
-// Logits returns the heads' results by layer, one value for each label. A
-// layer whose head did not run has nil. The values are zero until the graph
-// has ended by itself.
-func (g *Graph) Logits() [][]float32 { return g.logits }
+// Logits returns the heads' results by layer, one value for each label; a layer
+// whose head did not run has nil. It is nil unless the graph ended by itself.
+func (g *Graph) Logits() [][]float32 {
+	if g.left > 0 {
+		return nil
+	}
+	return g.logits
+}
 
 // Start pushes the first layer at the first position.
 func (g *Graph) Start(f *cellrt.Frontier) { g.push(0, f) }

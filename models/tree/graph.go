@@ -16,7 +16,8 @@ type Graph struct {
 	started int        // leaves
 	free    []int32    // entries of the state
 	done    [][2]int32 // entries of each inner node's children, -1 for those not done
-	logits  []float32
+	logits  [][]float32
+	ended   bool
 }
 
 var _ cellrt.Graph = (*Graph)(nil)
@@ -30,7 +31,7 @@ func (m *Model) Graph(ids []int32) *Graph {
 		model: m, ids: ids, shape: s,
 		free:   make([]int32, min(m.config.StateEntries, len(s.leaves))),
 		done:   make([][2]int32, len(ids)),
-		logits: make([]float32, m.config.NumLabels),
+		logits: [][]float32{make([]float32, m.config.NumLabels)},
 	}
 	for i := range g.free {
 		g.free[i] = int32(len(g.free) - 1 - i) // a stack: the lowest on top
@@ -41,9 +42,14 @@ func (m *Model) Graph(ids []int32) *Graph {
 	return g
 }
 
-// Logits returns the classifier's result for the root, one value for each
-// label. They are zero until the graph has ended by itself.
-func (g *Graph) Logits() []float32 { return g.logits }
+// Logits returns the classifier's result for the root, its only layer, one
+// value for each label. It is nil unless the graph ended by itself.
+func (g *Graph) Logits() [][]float32 {
+	if !g.ended {
+		return nil
+	}
+	return g.logits
+}
 
 // Start pushes the first leaves.
 func (g *Graph) Start(f *cellrt.Frontier) { g.startLeaves(f) }
@@ -104,6 +110,7 @@ func (g *Graph) end(logits []float32, f *cellrt.Frontier) {
 			return
 		}
 	}
-	copy(g.logits, logits)
+	copy(g.logits[0], logits)
+	g.ended = true
 	f.Finish(cellrt.Stopped)
 }
