@@ -37,6 +37,7 @@ func kinds(tb testing.TB) map[string]tokenizer.Tokenizer {
 		"lower": setup(tb, `{"type":"characters","vocab":"v","lowercase":true}`, letters, 7),
 		"words": setup(tb, `{"type":"words","vocab":"v","segment_separator":" | "}`, sounds, 6),
 		"ids":   setup(tb, `"ids"`, "", 23),
+		"bytes": setup(tb, `"bytes"`, "", 257),
 	}
 }
 
@@ -52,6 +53,8 @@ func TestEncode(t *testing.T) {
 		{"words", "", []int32{}},
 		{"words", "AA NG B", []int32{3, 5, 4}},
 		{"ids", "", []int32{}},
+		{"bytes", "", []int32{}},
+		{"bytes", "a é", []int32{'a', ' ', 0xc3, 0xa9}},
 		{"ids", " 0 22\n7 ", []int32{0, 22, 7}},
 	}
 	toks := kinds(t)
@@ -87,6 +90,7 @@ func TestEncodeRefuses(t *testing.T) {
 		{"words", "AA  B", 1, "", "is not in the vocabulary"},
 		{"words", "AA \xff", 1, "\xff", "is not valid UTF-8"},
 		{"words", strings.Repeat("x", 1000), 0, strings.Repeat("x", 32), "is not in the vocabulary"},
+		{"bytes", "é\xffa", 1, "\xff", "is not valid UTF-8"},
 		{"ids", "1 two", 1, "two", "is not a token id"},
 		{"ids", "-1", 0, "-1", "is not a token id"},
 		{"ids", "4294967296", 0, "4294967296", "is not a token id"},
@@ -125,6 +129,7 @@ func TestNewRefuses(t *testing.T) {
 		{"other size", tokenizer.Config{Type: "characters"}, `["a"]`, 2},
 		{"repeated token", tokenizer.Config{Type: "words"}, `["a","a"]`, 2},
 		{"empty token", tokenizer.Config{Type: "words"}, `["a",""]`, 2},
+		{"fewer tokens than bytes", tokenizer.Config{Type: "bytes"}, "", 255},
 		{"words without separator", tokenizer.Config{Type: "words", Separator: &empty}, `["a"]`, 1},
 		{"long separator", tokenizer.Config{Type: "words", Separator: &long}, `["a"]`, 1},
 		{"long segment separator", tokenizer.Config{Type: "ids", SegmentSeparator: &long}, "", 1},
