@@ -83,7 +83,7 @@ func TestBitIdentity(t *testing.T) {
 	t.Parallel()
 	for _, executors := range []int{1, 2} {
 		cfg := cellrt.Config{Executors: executors, MaxRows: 7}
-		for _, m := range fixtures(t) {
+		for _, m := range fixtures(t, "s2s-") {
 			t.Run(fmt.Sprint(m.Name(), " executors ", executors), func(t *testing.T) {
 				t.Parallel()
 				rng := rand.New(rand.NewPCG(5, 5))

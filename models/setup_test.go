@@ -17,15 +17,17 @@ import (
 	"github.com/cellmq/cellmq/models/internal/runner"
 )
 
-// fixtures are the small models with PyTorch's outputs.
-func fixtures(t *testing.T) []*models.Model {
+// fixtures are the small models with PyTorch's outputs whose names have the
+// given prefix, one for each family.
+func fixtures(t *testing.T, prefix string) []*models.Model {
 	t.Helper()
-	ms, err := models.LoadDir(filepath.Join("testdata", "fixtures"))
-	if err != nil {
-		t.Fatal(err)
+	dirs, err := filepath.Glob(filepath.Join("testdata", "fixtures", prefix+"*"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("no fixtures %s: %v", prefix, err)
 	}
-	if len(ms) != 3 {
-		t.Fatalf("%d fixtures, want 3", len(ms))
+	var ms []*models.Model
+	for _, d := range dirs {
+		ms = append(ms, load(t, os.DirFS(d), filepath.Base(d)))
 	}
 	return ms
 }
