@@ -22,10 +22,9 @@ type Algorithm1 struct {
 	Shared bool
 	// LookAhead is how many batches are given at once; 0 means 1.
 	LookAhead int
+	// MinRows is the smallest batch worth giving ahead of its turn; 0 means 1.
+	MinRows int
 }
-
-// minLookAhead is the smallest batch worth giving ahead of its turn.
-const minLookAhead = 2
 
 func (p Algorithm1) begin(m Machine, trace []Request, c *clock) (state, error) {
 	if p.Priority != nil && len(p.Priority) != len(m.Cells) {
@@ -36,7 +35,7 @@ func (p Algorithm1) begin(m Machine, trace []Request, c *clock) (state, error) {
 			return nil, fmt.Errorf("algorithm 1: request %d is not a chain", i)
 		}
 	}
-	p.LookAhead = max(1, p.LookAhead)
+	p.LookAhead, p.MinRows = max(1, p.LookAhead), max(1, p.MinRows)
 	return &algorithm1{
 		clock: c, policy: p, machine: m, trace: trace,
 		released: make([]subgraphs, len(m.Cells)), running: make([]int, len(m.Cells)), eligible: make([]int, len(m.Cells)),
@@ -80,7 +79,7 @@ func (s *algorithm1) next(executor int, steps []step) []step {
 	for i := range s.policy.LookAhead {
 		least := 1
 		if i > 0 {
-			least = minLookAhead
+			least = s.policy.MinRows
 		}
 		f, ok := s.form(executor, cell, least)
 		if !ok {

@@ -158,28 +158,3 @@ func TestSeq2SeqAgainstBuckets(t *testing.T) {
 		})
 	}
 }
-
-// Trees have no length to put into a bucket; the alternative is merging them.
-func TestTreesAgainstMergedGraphs(t *testing.T) {
-	t.Parallel()
-	random, law := sim.Random(lengthSeed), sentences()
-	shapes := make([]sim.Shape, requests(10_000))
-	for i := range shapes {
-		shapes[i] = sim.NewTree(law(random), random)
-	}
-	for _, c := range []costModel{{2, 64}, {5, 64}, {60, 64}} {
-		t.Run(c.String(), func(t *testing.T) {
-			t.Parallel()
-			m := c.machine()
-			m.Cells = []sim.Cell{sim.Leaf: m.Cells[0], sim.Inner: m.Cells[0]}
-			merged := peak(t, m, sim.Merged{}, shapes)
-			ratio := peak(t, m, sim.Cellular{}, shapes) / merged
-			trace := sim.Poisson(sim.Random(arrivalSeed), 0.5*merged, shapes)
-			cellular, waiting := p90(run(t, m, sim.Cellular{}, trace)), p90(run(t, m, sim.Merged{}, trace))
-			t.Logf("%.3f times the peak; p90 at half load %.0f, merged %.0f: %.3f", ratio, cellular, waiting, cellular/waiting)
-			if ratio < 1 || cellular > waiting {
-				t.Errorf("%.3f times the peak of merged trees and %.3f times the p90", ratio, cellular/waiting)
-			}
-		})
-	}
-}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 )
@@ -57,7 +58,7 @@ func (c Chain) Nodes() int {
 
 func (c Chain) validate(cells int) error {
 	if len(c) == 0 {
-		return fmt.Errorf("chain has no stages")
+		return errors.New("chain has no stages")
 	}
 	for i, s := range c {
 		if s.Cell < 0 || s.Cell >= cells {
@@ -133,7 +134,7 @@ func (t *Tree) validate(cells int) error {
 		return fmt.Errorf("tree needs %d cells, the machine has %d", Inner+1, cells)
 	}
 	if t.leaves < 1 {
-		return fmt.Errorf("tree has no leaves")
+		return errors.New("tree has no leaves")
 	}
 	return nil
 }
