@@ -1,5 +1,7 @@
 package sim
 
+import "fmt"
+
 // Merged is the batching of frameworks that merge graphs (TensorFlow Fold,
 // DyNet): an idle executor takes up to Requests requests in the order of
 // arrival, merges their graphs so that the nodes of one cell at one depth run
@@ -13,8 +15,11 @@ type Merged struct {
 }
 
 func (p Merged) begin(m Machine, trace []Request, c *clock) (state, error) {
+	if p.Requests < 0 {
+		return nil, fmt.Errorf("merged Requests %d: want 0 or more", p.Requests)
+	}
 	limit := p.Requests
-	if limit <= 0 {
+	if limit == 0 {
 		limit = m.Cells[0].MaxRows
 		for _, cell := range m.Cells {
 			limit = min(limit, cell.MaxRows)

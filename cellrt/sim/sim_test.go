@@ -224,6 +224,7 @@ func TestRunRefuses(t *testing.T) {
 		{"order", small(2), sim.Padded{Width: 1, Order: 9}, one, "Order 9"},
 		{"tree for algorithm 1", pair, sim.Algorithm1{}, tree, "not a chain"},
 		{"priorities", small(2), sim.Algorithm1{Priority: []int{1, 2}}, one, "2 priorities for 1 cells"},
+		{"merged", small(2), sim.Merged{Requests: -1}, one, "Requests -1"},
 		{"slots", small(2), sim.Cellular{Slots: -1}, one, "slots"},
 	} {
 		if _, err := sim.Run(tc.machine, tc.policy, tc.trace); err == nil || !strings.Contains(err.Error(), tc.want) {
