@@ -2,6 +2,7 @@ package models
 
 import (
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/tokenizer"
 )
 
 // family is a loaded model of one family. Each is an adapter of a package
@@ -40,4 +41,20 @@ func checkIDs(ids []int32, vocab, most int) ([]int32, error) {
 		}
 	}
 	return append([]int32(nil), ids...), nil
+}
+
+// encodeWhole returns the tokens of an input that is encoded in one piece, in a
+// vocabulary of the given size, and at most so many.
+func encodeWhole(t tokenizer.Tokenizer, in Input, vocab, most int) ([]int32, error) {
+	if in.IDs != nil {
+		return checkIDs(in.IDs, vocab, most)
+	}
+	if err := checkTokens(t.Len(in.Text), most); err != nil {
+		return nil, err
+	}
+	tokens, err := t.Encode(in.Text)
+	if err != nil {
+		return nil, inputErrorf(BadRequest, fieldInput, "%s", err)
+	}
+	return tokens, nil
 }

@@ -122,6 +122,8 @@ func load(fsys fs.FS, name string) (*Model, error) {
 	}
 	m := &Model{name: name, version: cmp.Or(c.Version, "1"), task: c.Task, kind: c.ModelType}
 	switch c.ModelType {
+	case FamilyLM:
+		err = m.loadLM(fsys, c, text)
 	case FamilySeq2Seq:
 		err = m.loadSeq2Seq(fsys, c, text)
 	case FamilyClassifier:
@@ -130,7 +132,7 @@ func load(fsys fs.FS, name string) (*Model, error) {
 		err = m.loadTree(fsys, c, text)
 	default:
 		err = &ConfigError{File: configFile, Field: "model_type", Err: fmt.Errorf("%.32q, one of %s wanted",
-			c.ModelType, strings.Join([]string{FamilySeq2Seq, FamilyClassifier, FamilyTree}, ", "))}
+			c.ModelType, strings.Join([]string{FamilyLM, FamilySeq2Seq, FamilyClassifier, FamilyTree}, ", "))}
 	}
 	if err != nil {
 		return nil, err

@@ -16,9 +16,9 @@ import (
 // seq2seqFamily is a model that writes a target sequence for a source.
 type seq2seqFamily struct {
 	*seq2seq.Model
-	source    tokenizer.Tokenizer
-	segmented bool // split text at white space
-	limits    Limits
+	source, target tokenizer.Tokenizer
+	segmented      bool // split text at white space
+	limits         Limits
 }
 
 // loadSeq2Seq fills in the parts of m that its family decides.
@@ -36,7 +36,7 @@ func (m *Model) loadSeq2Seq(fsys fs.FS, c config, text []byte) error {
 	if f.source, err = newTokenizer(fsys, "source_tokenizer", cmp.Or(c.SourceTokenizer, c.Tokenizer), sc.SourceVocab); err != nil {
 		return err
 	}
-	if m.target, err = newTokenizer(fsys, "target_tokenizer", cmp.Or(c.TargetTokenizer, c.Tokenizer), sc.TargetVocab); err != nil {
+	if f.target, err = newTokenizer(fsys, "target_tokenizer", cmp.Or(c.TargetTokenizer, c.Tokenizer), sc.TargetVocab); err != nil {
 		return err
 	}
 	switch {
@@ -56,34 +56,34 @@ func (m *Model) loadSeq2Seq(fsys fs.FS, c config, text []byte) error {
 	if f.Model, err = seq2seq.New(m.name, sc, tensors); err != nil {
 		return &ConfigError{File: weightsFile, Err: err}
 	}
-	m.family, m.limits = f, f.limits
+	m.family, m.target, m.limits = f, f.target, f.limits
 	return nil
 }
 
 func (f *seq2seqFamily) unfold(in Input, p Params) (*Request, error) {
-	if err := refuseParams(p); err != nil {
+	d := decoding{maxTokens: f.limits.MaxTokens, defaultTokens: f.limits.MaxTokens, maxBeam: f.Config().MaxBeamWidth, target: f.target}
+	o, err := d.options(p)
+	if err != nil {
 		return nil, err
-	}
-	most := f.limits.MaxTokens
-	if p.MaxTokens != nil {
-		if *p.MaxTokens < 1 || *p.MaxTokens > most {
-			return nil, inputErrorf(BadRequest, fieldMaxTokens, "%d, 1 to %d wanted", *p.MaxTokens, most)
-		}
-		most = *p.MaxTokens
 	}
 	segments, err := f.encode(in)
 	if err != nil {
 		return nil, err
 	}
+	if len(segments) > 1 && o.NBest > 1 {
+		return nil, inputErrorf(UnsupportedParameter, "n_best", "%d, at most 1 for an input of %d segments", o.NBest, len(segments))
+	}
 	tokens := 0
 	for _, s := range segments {
 		tokens += len(s)
 	}
-	most = min(most, len(segments)*f.Config().MaxTargetLength)
-	g := f.Graph(segments, most)
+	o.MaxTokens = min(o.MaxTokens, len(segments)*f.Config().MaxTargetLength)
+	g := f.Graph(segments, o)
 	return &Request{
-		Graph: g, InputTokens: tokens, MaxTokens: most,
-		outcome: func() Outcome { return Outcome{LogProb: g.LogProb()} },
+		Graph: g, InputTokens: tokens, MaxTokens: o.MaxTokens, stops: o.Stops,
+		outcome: func() Outcome {
+			return Outcome{LogProb: g.LogProb(), Cut: g.Cut(), Alternatives: alternatives(g.Alternatives())}
+		},
 	}, nil
 }
 

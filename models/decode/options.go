@@ -25,6 +25,8 @@ type Options struct {
 	Tokenizer tokenizer.Tokenizer
 	// BeamWidth is the number of hypotheses of a search; 0 and 1 mean none.
 	BeamWidth int
+	// NBest is how many hypotheses of a search are wanted, 0 to BeamWidth.
+	NBest int
 }
 
 // Sampling is how tokens are drawn.

@@ -22,6 +22,15 @@ type Row struct {
 	Token, From, To int32
 }
 
+// Entries returns how many entries a field of the state has in a model whose
+// searches are at most width wide.
+func Entries(width int) int {
+	if width == 1 {
+		return 1
+	}
+	return 2 * width
+}
+
 // Search is a beam search. It belongs to one graph; it allocates when it is
 // made and for its results.
 type Search struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cellmq/cellmq/models/decode"
 	"github.com/cellmq/cellmq/models/internal/tensors"
 )
 
@@ -18,8 +19,11 @@ const (
 	MaxStateValues = 1 << 26
 )
 
-// DefaultSourceLength is the longest source of a model that does not say.
-const DefaultSourceLength = 256
+// The defaults of what a configuration leaves out.
+const (
+	DefaultSourceLength = 256
+	DefaultBeamWidth    = 8
+)
 
 // The names of cells and attentions.
 const (
@@ -52,12 +56,18 @@ type Config struct {
 	MaxSourceLength int `json:"max_source_length"`
 	// MaxTargetLength is the most output tokens of one segment.
 	MaxTargetLength int `json:"max_target_length"`
+	// MaxBeamWidth is the most hypotheses of a search. The state of a sequence
+	// has room for twice as many.
+	MaxBeamWidth int `json:"max_beam_width"`
 }
 
 // WithDefaults returns c with the defaults of what was left out.
 func (c Config) WithDefaults() Config {
 	if c.MaxSourceLength == 0 {
 		c.MaxSourceLength = DefaultSourceLength
+	}
+	if c.MaxBeamWidth == 0 {
+		c.MaxBeamWidth = DefaultBeamWidth
 	}
 	if c.Attention == "" {
 		c.Attention = NoAttention
@@ -95,6 +105,7 @@ func (c Config) Validate() error {
 	within("eos_token_id", int(c.EOSToken), 0, max(c.TargetVocab-1, 0))
 	within("max_source_length", c.MaxSourceLength, 1, MaxPositions)
 	within("max_target_length", c.MaxTargetLength, 1, MaxPositions)
+	within("max_beam_width", c.MaxBeamWidth, 1, decode.MaxBeamWidth)
 	return errors.Join(errs...)
 }
 
