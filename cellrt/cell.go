@@ -40,6 +40,46 @@ func (c *Cell) Width(v Value) int { return c.widths[v] }
 // Args returns how many arguments a node of the cell has.
 func (c *Cell) Args() int { return c.args }
 
+// hasOutput tells whether nodes of the cell report anything.
+func (c *Cell) hasOutput() bool {
+	for _, op := range c.ops {
+		switch op.(type) {
+		case Greedy, Expose:
+			return true
+		}
+	}
+	return false
+}
+
+// work estimates what a row costs: its multiplications, and its values, each of
+// which is written once.
+func (c *Cell) work() int64 {
+	n := 0
+	for _, w := range c.widths {
+		n += w
+	}
+	product := func(matrices ...*Matrix) {
+		for _, m := range matrices {
+			n += m.Rows * m.Cols
+		}
+	}
+	for _, op := range c.ops {
+		switch op := op.(type) {
+		case Linear:
+			product(op.Weight)
+		case LSTM:
+			product(op.Input, op.Recurrent)
+		case GRU:
+			product(op.Input, op.Recurrent)
+		case TreeLeaf:
+			product(op.Weight)
+		case TreeNode:
+			product(op.Weight)
+		}
+	}
+	return int64(n)
+}
+
 // Index returns the cell's position in its program.
 func (c *Cell) Index() int { return c.index }
 

@@ -22,7 +22,7 @@ func NewModel(p *Program, slots int) (*Model, error) {
 	}
 	m := &Model{program: p, arena: newArena(slots)}
 	for _, c := range p.Cells {
-		m.queues = append(m.queues, &readyQueue{model: m, cell: c})
+		m.queues = append(m.queues, newReadyQueue(m, c))
 	}
 	return m, nil
 }

@@ -42,7 +42,7 @@ func New(cfg Config, b Backend, sink Sink) (*Runtime, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("new runtime: %w", err)
 	}
-	r := &Runtime{cfg: cfg, backend: b, sink: sink, sched: NewScheduler(cfg.MaxRows)}
+	r := &Runtime{cfg: cfg, backend: b, sink: sink, sched: NewScheduler(SchedulerConfig{MaxRows: cfg.MaxRows, Executors: cfg.Executors})}
 	r.wake.L = &r.mu
 	return r, nil
 }
@@ -158,7 +158,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 func (r *Runtime) execute(executor int) {
 	var b Batch
 	for {
-		ready, ok := r.next(&b)
+		ready, ok := r.next(executor, &b)
 		if !ok {
 			return
 		}
@@ -182,11 +182,11 @@ func (r *Runtime) execute(executor int) {
 
 // next waits for a batch. It returns how many nodes it left waiting, and false
 // when the runtime stops.
-func (r *Runtime) next(b *Batch) (ready int, ok bool) {
+func (r *Runtime) next(executor int, b *Batch) (ready int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for !r.stopping {
-		if r.sched.Next(b) {
+		if r.sched.Next(executor, b) {
 			if ready = r.sched.Ready(); ready > 0 {
 				r.wake.Signal() // another executor can take them
 			}

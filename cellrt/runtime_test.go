@@ -163,7 +163,7 @@ func TestRuntimeNewcomerJoinsNextStep(t *testing.T) {
 		time.Sleep(2*step + step/4)
 		synctest.Wait()
 		// Both encoder directions of the newcomer ran, in turn, at once.
-		if len(steps) != 4 || steps[3].Cell != "forward" || steps[3].Duration != step || steps[3].Program != "script" {
+		if len(steps) != 4 || steps[3].Cell != "backward" || steps[3].Duration != step || steps[3].Program != "script" {
 			t.Errorf("steps %+v", steps)
 		}
 		stop()

@@ -30,11 +30,15 @@ type Sequence struct {
 	reason     Reason
 	err        error
 	cancelled  bool
+	stamp      uint64 // place in the order of submission
 	slot       int32
 	generation uint32
-	inFlight   int        // nodes in batches that have not completed
-	ready      *readyNode // this sequence's nodes in the ready queues
-	prev, next *Sequence  // the scheduler's list of sequences that have not ended
+	share      *share    // its tenant's, while the sequence has not ended
+	inFlight   int       // nodes in batches that have not completed
+	ahead      int       // those of them whose successors are known already
+	lane       int       // the executor that has the nodes ahead
+	ready      nodeList  // nodes that wait
+	prev, next *Sequence // the scheduler's list of sequences that have not ended
 }
 
 // SequenceOptions are what a sequence has beside its model and graph.
@@ -49,7 +53,9 @@ type SequenceOptions struct {
 
 // NewSequence returns a sequence that will run g on m.
 func NewSequence(m *Model, g Graph, opts SequenceOptions) *Sequence {
-	return &Sequence{model: m, graph: g, owner: opts.Owner, tenant: opts.Tenant}
+	return &Sequence{
+		model: m, graph: g, owner: opts.Owner, tenant: opts.Tenant, ready: nodeList{links: inSequence},
+	}
 }
 
 // Owner returns what the sequence was made with.
