@@ -36,8 +36,8 @@ func (p Cellular) begin(m Machine, trace []Request, c *clock) (state, error) {
 	}
 	s := &cellular{
 		clock: c, machine: m, trace: trace, program: program, model: model,
-		scheduler: cellrt.NewScheduler(maxRows),
-		flights:   make([]flight, m.Executors),
+		scheduler: cellrt.NewScheduler(cellrt.SchedulerConfig{MaxRows: maxRows, Executors: m.Executors}),
+		rounds:    make([]round, m.Executors),
 	}
 	s.scheduler.Add(model)
 	return s, nil
@@ -69,14 +69,29 @@ type cellular struct {
 	program   *cellrt.Program
 	model     *cellrt.Model
 	scheduler *cellrt.Scheduler
-	waiting   queue // for a slot
-	flights   []flight
+	waiting   queue   // for a slot
+	rounds    []round // of the executors
 }
 
-// flight is an executor's batch.
+// round is the batches that an executor was given at once.
+type round struct {
+	flights []*flight // as many as there ever were in a round; reused
+	given   int
+	done    int
+}
+
+// flight is a batch at an executor.
 type flight struct {
 	batch    cellrt.Batch
 	requests []int32 // of the batch's rows
+}
+
+// spare returns the flight that the next batch goes into.
+func (r *round) spare() *flight {
+	if r.given == len(r.flights) {
+		r.flights = append(r.flights, &flight{})
+	}
+	return r.flights[r.given]
 }
 
 func (s *cellular) arrive(request int) error {
@@ -107,22 +122,35 @@ func (s *cellular) admit() error {
 }
 
 func (s *cellular) next(executor int, steps []step) []step {
-	f := &s.flights[executor]
-	if !s.scheduler.Next(&f.batch) {
-		return steps
+	r := &s.rounds[executor]
+	r.given, r.done = 0, 0
+	f := r.spare()
+	for ok := s.scheduler.Next(executor, &f.batch); ok; {
+		steps = append(steps, s.step(f))
+		r.given++
+		last := f
+		f = r.spare()
+		ok = s.scheduler.Follow(&last.batch, &f.batch)
 	}
+	return steps
+}
+
+// step describes a batch to the run.
+func (s *cellular) step(f *flight) step {
 	f.requests = f.requests[:0]
 	for i := range f.batch.Rows {
 		f.requests = append(f.requests, f.batch.Rows[i].Args[argRequest])
 	}
 	rows := len(f.batch.Rows)
-	return append(steps, step{
+	return step{
 		cost: s.machine.Cost(f.batch.Cell.Index(), rows), batches: 1, rows: rows, requests: f.requests,
-	})
+	}
 }
 
 func (s *cellular) complete(executor int) error {
-	b := &s.flights[executor].batch
+	r := &s.rounds[executor]
+	b := &r.flights[r.done].batch
+	r.done++
 	s.scheduler.Complete(b, len(b.Rows))
 	if err := s.collect(); err != nil {
 		return err
