@@ -2,9 +2,11 @@
 // into text.
 //
 // There are five kinds. "bytes" has one token for each byte of UTF-8;
-// "characters" has one for each character; "words" has one for each word, with a separator between them; "ids" has no
-// vocabulary: its text is the ids themselves in decimal, separated by spaces,
-// so that a model without a vocabulary can still be asked in plain text.
+// "characters" has one for each character; "words" has one for each word, with
+// a separator between them; "ids" has no vocabulary: its text is the ids
+// themselves in decimal, separated by spaces, so that a model without a
+// vocabulary can still be asked in plain text; "tree" reads binary trees
+// written as s-expressions.
 //
 // Decoding is incremental: a [Text] is given the tokens as they arrive and
 // returns what each adds to the text, so a stream of deltas adds up to the

@@ -151,8 +151,8 @@ func NewStopper(t Tokenizer, stops *Stops) *Stopper {
 
 // Push takes the output's next token. It returns the tokens that belong to the
 // output whatever comes, and whether a stop text is complete: then what was
-// held back is dropped, tokens that begin in the stop text, and no token may
-// follow. The slice is the stopper's until the next call.
+// held back is dropped, the tokens that begin in the stop text, and no token
+// may follow. The slice is the stopper's until the next call.
 func (s *Stopper) Push(t cellrt.Token) (free []cellrt.Token, stopped bool) {
 	if s.matcher.found {
 		panic(errStopped)
@@ -172,7 +172,7 @@ func (s *Stopper) Rest() []cellrt.Token {
 	if s.matcher.found {
 		return nil
 	}
-	return s.release(s.matcher.at + 1)
+	return s.release(s.matcher.at)
 }
 
 // Cut returns how many bytes at the end of the freed tokens' text belong to the
@@ -184,12 +184,12 @@ func (s *Stopper) Cut() int {
 	return max(0, s.end-s.matcher.start)
 }
 
-// release frees the held tokens that begin before a place in the text. One at
-// the place itself is free when nothing is being matched there.
+// release frees the held tokens that begin before a place in the text, and
+// those without text that stand there.
 func (s *Stopper) release(before int) []cellrt.Token {
 	s.free = s.free[:0]
 	n := 0
-	for n < len(s.held) && (s.held[n].begin < before || before == s.matcher.at && !s.matcher.found) {
+	for n < len(s.held) && (s.held[n].begin < before || s.held[n].end <= before) {
 		s.free = append(s.free, s.held[n].token)
 		s.end = s.held[n].end
 		n++
