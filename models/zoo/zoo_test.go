@@ -72,23 +72,25 @@ func TestModels(t *testing.T) {
 	}
 }
 
-func TestG2PIsStoredInHalves(t *testing.T) {
+func TestStoredInHalves(t *testing.T) {
 	t.Parallel()
-	dir, err := zoo.FS("g2p-en")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := fs.ReadFile(dir, "model.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := safetensors.Parse(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tensor := range f.Tensors() {
-		if tensor.DType != safetensors.F16 {
-			t.Errorf("%s is stored as %s", tensor.Name, tensor.DType)
+	for _, name := range []string{"g2p-en", "langid", "listops"} {
+		dir, err := zoo.FS(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := fs.ReadFile(dir, "model.safetensors")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := safetensors.Parse(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tensor := range f.Tensors() {
+			if tensor.DType != safetensors.F16 {
+				t.Errorf("%s: %s is stored as %s", name, tensor.Name, tensor.DType)
+			}
 		}
 	}
 }
