@@ -25,7 +25,8 @@ type Report struct {
 // Timing is when the stations of one request were passed.
 type Timing struct {
 	Arrival time.Duration
-	// Joined is when the first step with a node of the request began.
+	// Joined is when an executor took up the first step with a node of the
+	// request; the overheads of that step come after it.
 	Joined time.Duration
 	// FirstToken is when the step that emitted its first token ended; negative
 	// if it emitted none.
