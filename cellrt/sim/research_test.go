@@ -259,8 +259,12 @@ func TestLookAheadWithSlowRounds(t *testing.T) {
 		if k := lookAheads[best]; k < 2 || k > 10 {
 			t.Errorf("%s: p90 is lowest at look-ahead %d, want 2 to 10", name, k)
 		}
-		if medians[5] < 1.2*medians[2] {
-			t.Errorf("%s: p50 at look-ahead 50 is %.2f of that at 5, want at least 1.2", name, medians[5]/medians[2])
+		least := 1.6
+		if name != "algorithm 1" {
+			least = 1.2 // it gives no batch of one row ahead, so that look-ahead ends earlier
+		}
+		if medians[5] < least*medians[2] {
+			t.Errorf("%s: p50 at look-ahead 50 is %.2f of that at 5, want at least %.1f", name, medians[5]/medians[2], least)
 		}
 	}
 }
