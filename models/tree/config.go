@@ -13,9 +13,7 @@ const (
 	MaxVocab   = 1 << 20
 	MaxLabels  = 1 << 16
 	MaxNodes   = 1 << 20 // of a tree
-	MaxEntries = 1 << 12
-	// MaxStateValues bounds the float32 values in one sequence's state.
-	MaxStateValues = 1 << 26
+	MaxEntries = 1 << 12 // a state has at most 2^26 values
 )
 
 // Defaults of what a configuration leaves out.

@@ -43,9 +43,6 @@ func New(name string, c Config, f *safetensors.File) (*Model, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if size := 2 * c.StateEntries * c.HiddenSize; size > MaxStateValues {
-		return nil, fmt.Errorf("state_entries: a sequence's state has %d values, at most %d wanted", size, MaxStateValues)
-	}
 	t := tensors.NewTaker(f)
 	w := weights{
 		embedding:  t.Matrix("embed.weight", c.VocabSize, c.HiddenSize),
