@@ -25,6 +25,7 @@ type Cell struct {
 	ops    []Op
 	widths []int
 	args   int
+	work   int64
 	index  int // position in the program, set by NewProgram
 }
 
@@ -51,9 +52,13 @@ func (c *Cell) hasOutput() bool {
 	return false
 }
 
-// work estimates what a row costs: its multiplications, and its values, each of
-// which is written once.
-func (c *Cell) work() int64 {
+// Work estimates what a row costs: its multiplications, and its values, each of
+// which is written once. What attention reads depends on the row and is not in
+// it.
+func (c *Cell) Work() int64 { return c.work }
+
+// estimate computes the cell's work.
+func (c *Cell) estimate() int64 {
 	n := 0
 	for _, w := range c.widths {
 		n += w
@@ -109,6 +114,7 @@ func (b *CellBuilder) Build() (*Cell, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
+	b.cell.work = b.cell.estimate()
 	return b.cell, nil
 }
 

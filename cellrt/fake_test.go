@@ -43,6 +43,8 @@ func (b *fakeBackend) WeightBytes() int64       { return 2 }
 
 type fakeRunner struct{ backend *fakeBackend }
 
+func (r *fakeRunner) SetThreads(int) {}
+
 func (r *fakeRunner) Run(_ *cellrt.Cell, rows []cellrt.Row, out []cellrt.Output) int {
 	b := r.backend
 	b.mu.Lock()

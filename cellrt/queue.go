@@ -9,7 +9,7 @@ type readyQueue struct {
 	cell      *Cell
 	maxRows   int
 	lookAhead int   // batches that may be given out at once
-	cost      int64 // of a row, in the scheduler's unit
+	cost      int64 // of a row, in nanoseconds, measured or estimated
 
 	order  nodeList
 	flows  flowList // of the tenants that have nodes here
@@ -20,6 +20,9 @@ type readyQueue struct {
 
 	steps, rows uint64
 }
+
+// workPerNanosecond is how much of [Cell.Work] a core is guessed to do.
+const workPerNanosecond = 2
 
 func newReadyQueue(m *Model, c *Cell) *readyQueue {
 	return &readyQueue{model: m, cell: c, order: nodeList{links: inOrder}, cost: 1, lookAhead: 1}
@@ -35,7 +38,7 @@ func (q *readyQueue) prepare(maxRows int) {
 	if ahead := q.cell.LookAhead; ahead > 1 && !q.cell.hasOutput() {
 		q.lookAhead = ahead
 	}
-	q.cost = max(1, q.cell.work()/1024)
+	q.cost = max(1, q.cell.Work()/workPerNanosecond)
 }
 
 func (q *readyQueue) push(n *readyNode) {

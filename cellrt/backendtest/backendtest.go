@@ -24,6 +24,7 @@ func Run(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	t.Helper()
 	t.Run("operations", func(t *testing.T) { testOperations(t, open) })
 	t.Run("batch invariance", func(t *testing.T) { testBatchInvariance(t, open) })
+	t.Run("threads", func(t *testing.T) { testThreads(t, open) })
 	t.Run("negative index loads zeros", func(t *testing.T) { testNegativeLoad(t, open) })
 	t.Run("loads come before later stores", func(t *testing.T) { testStoreOrder(t, open) })
 	t.Run("poisoned row", func(t *testing.T) { testPoisonedRow(t, open) })

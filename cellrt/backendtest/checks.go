@@ -91,6 +91,44 @@ func testBatchInvariance(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	}
 }
 
+// testThreads compares, bit for bit, batches run by several threads with those
+// of one, and changes their number between batches.
+func testThreads(t *testing.T, open func(testing.TB) cellrt.Backend) {
+	t.Helper()
+	const slots = 17
+	for _, s := range shapes() {
+		r := rand.New(rand.NewPCG(7, uint64(s.hidden)))
+		l := load(t, open, r, s, slots)
+		defer l.runner.SetThreads(1)
+		for _, name := range l.names() {
+			states, rows := make([][]float32, slots), make([]cellrt.Row, slots)
+			for i := range rows {
+				states[i], rows[i] = vector(r, l.layout.Size()), l.row(r, int32(i))
+			}
+			var want []cellrt.Output
+			var wantStates [][]float32
+			for _, threads := range []int{1, 2, 4, 3, 1, 2} {
+				l.runner.SetThreads(threads)
+				for i, state := range states {
+					l.WriteState(int32(i), 0, state)
+				}
+				out := l.run(t, name, rows)
+				if want == nil {
+					want = out
+					for i := range rows {
+						wantStates = append(wantStates, l.state(int32(i)))
+					}
+				}
+				for i := range rows {
+					if !sameOutput(out[i], want[i]) || !sameBits(l.state(int32(i)), wantStates[i]) {
+						t.Fatalf("%s/%d: row %d differs with %d threads", name, s.hidden, i, threads)
+					}
+				}
+			}
+		}
+	}
+}
+
 func testNegativeLoad(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(3, 0))
@@ -251,12 +289,16 @@ func testAllocations(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	}
 	cell := l.cells["all"]
 	l.runner.Run(cell, rows, out)
-	count := 0
-	if n := testing.AllocsPerRun(50, func() {
-		count = count%slots + 1
-		l.runner.Run(cell, rows[:count], out[:count])
-	}); n != 0 {
-		t.Errorf("%g allocations in a batch no larger than one before, want none", n)
+	defer l.runner.SetThreads(1)
+	for _, threads := range []int{1, 2} {
+		l.runner.SetThreads(threads)
+		count := 0
+		if n := testing.AllocsPerRun(50, func() {
+			count = count%slots + 1
+			l.runner.Run(cell, rows[:count], out[:count])
+		}); n != 0 {
+			t.Errorf("%g allocations on %d threads in a batch no larger than one before, want none", n, threads)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ func TestConformance(t *testing.T) { // not parallel: it counts allocations
 	}{
 		{name: "default"},
 		{name: "without folding", cfg: cpu.Config{FoldBytes: -1}},
+		{name: "always sharing work", cfg: cpu.Config{SplitWork: 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			backendtest.Run(t, func(testing.TB) cellrt.Backend { return cpu.New(tc.cfg) })

@@ -42,13 +42,19 @@ func (s *linearStep) run(b *batch) {
 	out.Fill(n, s.bias)
 	from := 0
 	for i, v := range s.op.In {
-		kernel.Accumulate(s.weight, out, b.value(v), n, from, s.widths[i])
+		b.accumulate(s.weight, out, b.value(v), from, s.widths[i])
 		from += s.widths[i]
 	}
 	if s.op.Act == cellrt.Tanh {
-		for r := range n {
-			kernel.TanhRow(out.Row(r, s.weight.N))
-		}
+		b.eachRow(s, s.weight.N*activationWork)
+	}
+}
+
+// rows applies the activation.
+func (s *linearStep) rows(b *batch, from, to int) {
+	out := b.value(s.op.Out)
+	for r := from; r < to; r++ {
+		kernel.TanhRow(out.Row(r, s.weight.N))
 	}
 }
 
@@ -60,9 +66,17 @@ type attendStep struct {
 }
 
 func (s *attendStep) run(b *batch) {
+	entries := 0
+	for r := range b.rows {
+		entries += max(0, b.arg(r, s.op.Length))
+	}
+	b.eachRow(s, 2*s.place.width*entries/len(b.rows))
+}
+
+func (s *attendStep) rows(b *batch, from, to int) {
 	query, scores, out := b.value(s.op.Query), b.value(s.scores), b.value(s.op.Out)
 	width := s.place.width
-	for r := range b.rows {
+	for r := from; r < to; r++ {
 		length := max(0, b.arg(r, s.op.Length))
 		if length > s.place.count {
 			panic(fmt.Sprintf("cellrt/cpu: %d entries of field %s, which has %d", length, s.place.name, s.place.count))

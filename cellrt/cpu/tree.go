@@ -22,9 +22,14 @@ func (c *cellCompiler) treeLeaf(op cellrt.TreeLeaf) step {
 }
 
 func (s *treeLeafStep) run(b *batch) {
+	s.input.run(b, b.value(s.gates))
+	b.eachRow(s, 4*s.hidden*activationWork)
+}
+
+// rows applies the gates.
+func (s *treeLeafStep) rows(b *batch, from, to int) {
 	gates, outH, outC := b.value(s.gates), b.value(s.op.OutH), b.value(s.op.OutC)
-	s.input.run(b, gates)
-	for r := range b.rows {
+	for r := from; r < to; r++ {
 		kernel.TreeLeaf(gates.Row(r, 3*s.hidden), outH.Row(r, s.hidden), outC.Row(r, s.hidden))
 	}
 }
@@ -46,13 +51,19 @@ func (c *cellCompiler) treeNode(op cellrt.TreeNode) step {
 }
 
 func (s *treeNodeStep) run(b *batch) {
-	n, gates := len(b.rows), b.value(s.gates)
-	gates.Fill(n, s.bias)
-	kernel.Accumulate(s.weight, gates, b.value(s.op.LeftH), n, 0, s.hidden)
-	kernel.Accumulate(s.weight, gates, b.value(s.op.RightH), n, s.hidden, s.hidden)
+	gates := b.value(s.gates)
+	gates.Fill(len(b.rows), s.bias)
+	b.accumulate(s.weight, gates, b.value(s.op.LeftH), 0, s.hidden)
+	b.accumulate(s.weight, gates, b.value(s.op.RightH), s.hidden, s.hidden)
+	b.eachRow(s, 6*s.hidden*activationWork)
+}
+
+// rows applies the gates.
+func (s *treeNodeStep) rows(b *batch, from, to int) {
+	gates := b.value(s.gates)
 	left, right := b.value(s.op.LeftC), b.value(s.op.RightC)
 	outH, outC := b.value(s.op.OutH), b.value(s.op.OutC)
-	for r := range b.rows {
+	for r := from; r < to; r++ {
 		kernel.TreeNode(gates.Row(r, 5*s.hidden), left.Row(r, s.hidden), right.Row(r, s.hidden),
 			outH.Row(r, s.hidden), outC.Row(r, s.hidden))
 	}
