@@ -8,15 +8,13 @@ import (
 	"github.com/cellmq/cellmq/models/internal/tensors"
 )
 
-// Bounds of a configuration.
+// Bounds of a configuration. With them a state has less than 2^23 values.
 const (
 	MaxLayers      = 64
 	MaxSize        = 1 << 13 // of an embedding or a hidden state
 	MaxVocab       = 1 << 20
 	MaxLabels      = 1 << 16
 	MaxInputLength = 1 << 20
-	// MaxStateValues bounds the float32 values in one sequence's state.
-	MaxStateValues = 1 << 26
 )
 
 // DefaultInputLength is the longest input of a model that does not say.

@@ -28,9 +28,6 @@ func New(name string, c Config, f *safetensors.File) (*Model, error) {
 		return nil, err
 	}
 	b := newBuilder(c, w)
-	if size := b.layout.Size(); size > MaxStateValues {
-		return nil, fmt.Errorf("num_layers, hidden_size: a sequence's state has %d values, at most %d wanted", size, MaxStateValues)
-	}
 	if err := b.build(); err != nil {
 		return nil, err
 	}
