@@ -37,6 +37,13 @@ func (m *Model) Program() *Program { return m.program }
 // Slots returns how many sequences of the model can be live at once.
 func (m *Model) Slots() int { return m.arena.slots() }
 
+// grow gives each of so many executors a runner.
+func (m *Model) grow(executors int) {
+	for len(m.runners) < executors {
+		m.runners = append(m.runners, m.executable.NewRunner())
+	}
+}
+
 // queue returns the ready queue of a cell of the model's program.
 func (m *Model) queue(c *Cell) *readyQueue {
 	if c == nil || c.index >= len(m.queues) || m.queues[c.index].cell != c {

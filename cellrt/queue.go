@@ -15,6 +15,8 @@ type readyQueue struct {
 	flows  flowList // of the tenants that have nodes here
 	length int
 
+	measured measurement // zero without a profile
+
 	passed  int // decisions for other cells since the last one for this
 	running int // batches that have not completed
 
@@ -32,13 +34,18 @@ func newReadyQueue(m *Model, c *Cell) *readyQueue {
 // measured, estimates what a row costs.
 func (q *readyQueue) prepare(maxRows int) {
 	q.maxRows = maxRows
-	if limit := q.cell.MaxRows; limit > 0 {
-		q.maxRows = min(limit, maxRows)
+	for _, limit := range []int{q.cell.MaxRows, q.measured.rows} {
+		if limit > 0 {
+			q.maxRows = min(limit, q.maxRows)
+		}
 	}
 	if ahead := q.cell.LookAhead; ahead > 1 && !q.cell.hasOutput() {
 		q.lookAhead = ahead
 	}
-	q.cost = max(1, q.cell.Work()/workPerNanosecond)
+	q.cost = q.measured.rowCost
+	if q.cost == 0 {
+		q.cost = max(1, q.cell.Work()/workPerNanosecond)
+	}
 }
 
 func (q *readyQueue) push(n *readyNode) {

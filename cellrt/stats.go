@@ -3,6 +3,8 @@ package cellrt
 // Stats is the state of a scheduler or a runtime at one moment. Counters only
 // grow.
 type Stats struct {
+	// Shape is that of a runtime's next steps; zero for a scheduler.
+	Shape Shape
 	// Steps is the number of batches run.
 	Steps uint64
 	// Rows is the number of nodes run; Rows/Steps is the mean batch.
@@ -48,6 +50,9 @@ type CellStats struct {
 	Ready         int
 	// MaxRows is the largest batch of the cell.
 	MaxRows int
+	// RowCost is what a row of such a batch takes, in nanoseconds, measured or
+	// estimated. Tenants' shares of the compute are in this unit.
+	RowCost int64
 }
 
 // counters is what a scheduler counts as it goes.
@@ -100,7 +105,7 @@ func (s *Scheduler) Stats() Stats {
 		for _, q := range m.queues {
 			stats.Cells = append(stats.Cells, CellStats{
 				Program: m.program.Name, Cell: q.cell.Name, Steps: q.steps, Rows: q.rows, Ready: q.length,
-				MaxRows: q.maxRows,
+				MaxRows: q.maxRows, RowCost: q.cost,
 			})
 		}
 	}
