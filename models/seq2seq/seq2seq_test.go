@@ -423,7 +423,7 @@ func TestNewBoundsTheState(t *testing.T) {
 	c.Bidirectional, c.Attention = true, seq2seq.LuongGeneral
 	c.NumLayers, c.EncoderHidden, c.MaxSourceLength = seq2seq.MaxLayers, 128, seq2seq.MaxPositions
 	_, err := seq2seq.New("test", c, randomTensors(c, 1).file(t))
-	if err == nil || !strings.HasPrefix(err.Error(), "max_source_length: a sequence's state has 67117344 values, at most 67108864 wanted") {
+	if err == nil || !strings.HasPrefix(err.Error(), "max_source_length: a sequence's state has 67119936 values, at most 67108864 wanted") {
 		t.Errorf("got %v", err)
 	}
 }
