@@ -51,7 +51,7 @@ func (f *classifierFamily) unfold(in Input, p Params) (*Request, error) {
 	if p.Ramps && c.Ramps == 0 {
 		return nil, unsupported(fieldRamps, "ramps")
 	}
-	tokens, err := f.encode(in)
+	tokens, err := encodeWhole(f.tokenizer, in, c.VocabSize, c.MaxInputLength)
 	if err != nil {
 		return nil, err
 	}
@@ -60,19 +60,4 @@ func (f *classifierFamily) unfold(in Input, p Params) (*Request, error) {
 		Graph: g, InputTokens: len(tokens),
 		outcome: func() Outcome { return classify(c.Labels, g.Logits()) },
 	}, nil
-}
-
-func (f *classifierFamily) encode(in Input) ([]int32, error) {
-	c := f.Config()
-	if in.IDs != nil {
-		return checkIDs(in.IDs, c.VocabSize, c.MaxInputLength)
-	}
-	if err := checkTokens(f.tokenizer.Len(in.Text), c.MaxInputLength); err != nil {
-		return nil, err
-	}
-	tokens, err := f.tokenizer.Encode(in.Text)
-	if err != nil {
-		return nil, inputErrorf(BadRequest, fieldInput, "%s", err)
-	}
-	return tokens, nil
 }
