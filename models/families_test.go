@@ -1,6 +1,7 @@
 package models_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -250,6 +251,27 @@ func TestNotFiniteRows(t *testing.T) {
 func poison(t *testing.T, fixture string) *models.Model {
 	t.Helper()
 	dir := directory(t, fixture)
+	changeTensors(t, dir, func(v safetensors.Values) {
+		if v.Name == "embed.weight" {
+			v.Data[3*v.Shape[1]] = float32(math.NaN())
+		}
+	})
+	return load(t, dir, "m")
+}
+
+// zeroTensors sets the tensors of the given names to zero.
+func zeroTensors(t *testing.T, dir fstest.MapFS, names ...string) {
+	t.Helper()
+	changeTensors(t, dir, func(v safetensors.Values) {
+		if slices.Contains(names, v.Name) {
+			clear(v.Data)
+		}
+	})
+}
+
+// changeTensors changes the weights of a directory.
+func changeTensors(t *testing.T, dir fstest.MapFS, change func(v safetensors.Values)) {
+	t.Helper()
 	f, err := safetensors.Parse(dir["model.safetensors"].Data)
 	if err != nil {
 		t.Fatal(err)
@@ -257,15 +279,12 @@ func poison(t *testing.T, fixture string) *models.Model {
 	var values []safetensors.Values
 	for _, tensor := range f.Tensors() {
 		v := safetensors.Values{Name: tensor.Name, DType: tensor.DType, Shape: tensor.Shape, Data: tensor.Float32s()}
-		if v.Name == "embed.weight" {
-			v.Data[3*v.Shape[1]] = float32(math.NaN())
-		}
+		change(v)
 		values = append(values, v)
 	}
-	var b strings.Builder
+	var b bytes.Buffer
 	if err := safetensors.Write(&b, values, nil); err != nil {
 		t.Fatal(err)
 	}
-	dir["model.safetensors"] = &fstest.MapFile{Data: []byte(b.String())}
-	return load(t, dir, "m")
+	dir["model.safetensors"] = &fstest.MapFile{Data: b.Bytes()}
 }
