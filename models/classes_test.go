@@ -2,8 +2,8 @@ package models_test
 
 import (
 	"context"
-	"fmt"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/cellmq/cellmq/cellrt"
@@ -68,7 +68,7 @@ func TestClassFixtures(t *testing.T) {
 				t.Run(m.Name()+" "+name, func(t *testing.T) {
 					t.Parallel()
 					for i, c := range cases {
-						t.Run(fmt.Sprint(i), func(t *testing.T) { checkClassCase(t, m, run, c) })
+						t.Run(strconv.Itoa(i), func(t *testing.T) { checkClassCase(t, m, run, c) })
 					}
 				})
 			}

@@ -2,8 +2,8 @@ package models_test
 
 import (
 	"errors"
-	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -226,7 +226,7 @@ func TestTiesGoToTheLowest(t *testing.T) {
 	}
 	o := req.Outcome()
 	for i, s := range o.Scores {
-		if s.Label != fmt.Sprint(i) || math.Abs(float64(s.Probability)-0.2) > 1e-7 {
+		if s.Label != strconv.Itoa(i) || math.Abs(float64(s.Probability)-0.2) > 1e-7 {
 			t.Errorf("score %+v", s)
 		}
 	}
