@@ -98,9 +98,9 @@ func runAnswers(t *testing.T, model string, answers []answer, off float64) []int
 	run := serve(t, m).Run
 	got := make([][]string, len(answers))
 	var group sync.WaitGroup
-	for first := range 8 {
+	for first := range slots {
 		group.Go(func() {
-			for i := first; i < len(answers); i += 8 {
+			for i := first; i < len(answers); i += slots {
 				a := answers[i]
 				req, err := m.Unfold(models.Input{Text: a.Input}, models.Params{Ramps: len(a.ByLayer) > 0})
 				if err != nil {

@@ -14,9 +14,12 @@ import (
 	"github.com/cellmq/cellmq/models/zoo"
 )
 
+// slots is how many requests of a model run at once.
+const slots = 32
+
 func serve(t *testing.T, m *models.Model) *runner.Runner {
 	t.Helper()
-	r, err := runner.New(m.Program(), 4, cellrt.Config{})
+	r, err := runner.New(m.Program(), slots, cellrt.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
