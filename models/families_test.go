@@ -145,26 +145,45 @@ func TestFamiliesTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mixes := 150
+	mixes := 80
 	if testing.Short() {
-		mixes = 8
+		mixes = 6
 		t.Logf("%d mixes", mixes)
 	}
-	for _, executors := range []int{1, 2, 4} {
-		t.Run(fmt.Sprint("executors ", executors), func(t *testing.T) {
+	shapes := []cellrt.Shape{{Executors: 1, Threads: 1}, {Executors: 2, Threads: 1}, {Executors: 4, Threads: 1}, {Executors: 1, Threads: 2}, {Executors: 2, Threads: 2}}
+	for i, shape := range shapes {
+		t.Run(fmt.Sprintf("%d executors of %d threads", shape.Executors, shape.Threads), func(t *testing.T) {
 			t.Parallel()
-			r := serveAll(t, 6, cellrt.Config{Executors: executors, MaxRows: 7}, requests)
-			rng := rand.New(rand.NewPCG(3, uint64(executors)))
-			for range mixes {
-				runMix(t, r, rng, requests, want)
-				if t.Failed() {
-					return
-				}
-			}
+			r := serveAll(t, 6, cellrt.Config{Executors: shape.Executors, Threads: shape.Threads, MaxRows: 7}, requests)
+			checkFamilies(t, r, mixes, requests, want, func(int) {})
 			if s := r.Stats(); s.Rows == s.Steps || s.PaddedRows != 0 || s.Cancelled == 0 {
 				t.Errorf("%d rows in %d steps, %d padded, %d cancelled", s.Rows, s.Steps, s.PaddedRows, s.Cancelled)
 			}
 		})
+		t.Run(fmt.Sprint("reshaped from ", i), func(t *testing.T) {
+			t.Parallel()
+			r := serveAll(t, 6, cellrt.Config{Executors: shape.Executors, Threads: shape.Threads}, requests)
+			checkFamilies(t, r, mixes/4, requests, want, func(mix int) {
+				if err := r.Reshape(shapes[(i+mix)%len(shapes)]); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// checkFamilies runs random mixes, each while something else is done.
+func checkFamilies(t *testing.T, r *runner.Runner, mixes int, requests []question, want []string, meanwhile func(mix int)) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(3, uint64(mixes)))
+	for mix := range mixes {
+		var group sync.WaitGroup
+		group.Go(func() { meanwhile(mix) })
+		runMix(t, r, rng, requests, want)
+		group.Wait()
+		if t.Failed() {
+			return
+		}
 	}
 }
 

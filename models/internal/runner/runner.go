@@ -69,6 +69,9 @@ func New(p *cellrt.Program, slots int, cfg cellrt.Config, more ...*cellrt.Progra
 // Serve runs the executors until ctx ends.
 func (r *Runner) Serve(ctx context.Context) error { return r.runtime.Run(ctx) }
 
+// Reshape changes the runtime's shape while it serves.
+func (r *Runner) Reshape(s cellrt.Shape) error { return r.runtime.Reshape(s) }
+
 // Stats returns the runtime's counters.
 func (r *Runner) Stats() cellrt.Stats { return r.runtime.Stats() }
 
