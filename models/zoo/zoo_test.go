@@ -61,7 +61,7 @@ func TestModels(t *testing.T) {
 				t.Error(err)
 			}
 			if ran < 32 {
-				t.Errorf("%d golden inputs, want at least 32", ran)
+				t.Errorf("%d golden requests, want at least 32", ran)
 			}
 			dir, err := zoo.FS(name)
 			if err != nil {
@@ -77,7 +77,7 @@ func TestModels(t *testing.T) {
 
 func TestStoredInHalves(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"g2p-en", "langid", "listops"} {
+	for _, name := range []string{"g2p-en", "kjv-lm", "langid", "listops"} {
 		dir, err := zoo.FS(name)
 		if err != nil {
 			t.Fatal(err)
@@ -95,6 +95,25 @@ func TestStoredInHalves(t *testing.T) {
 				t.Errorf("%s: %s is stored as %s", name, tensor.Name, tensor.DType)
 			}
 		}
+	}
+}
+
+func TestKJVGoesOn(t *testing.T) {
+	t.Parallel()
+	m, err := zoo.Load("kjv-lm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := m.Unfold(models.Input{Text: "In the beginning "}, models.Params{Stop: []string{"\n"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := serve(t, m).Run(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := req.Text(out.Tokens, req.Outcome().Cut); !strings.HasPrefix(got, "of the ") || strings.Contains(got, "\n") {
+		t.Errorf("got %q %v", got, out.Reason)
 	}
 }
 

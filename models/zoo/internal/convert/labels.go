@@ -49,12 +49,10 @@ type goldenLabel struct {
 // covers twice what rounding changed in any logit.
 func testLabels(ctx context.Context, m *models.Model, lines []labelled) (evaluation, error) {
 	ramps := len(lines) > 0 && len(lines[0].ByLayer) > 1
-	inputs := make([]models.Input, len(lines))
-	for i, l := range lines {
-		inputs[i].Text = l.Input
-	}
 	outcomes := make([]models.Outcome, len(lines))
-	err := runAll(ctx, m, inputs, models.Params{Ramps: ramps}, func(i int, r *models.Request, _ models.Output) {
+	err := runAll(ctx, m, len(lines), func(i int) (*models.Request, error) {
+		return m.Unfold(models.Input{Text: lines[i].Input}, models.Params{Ramps: ramps})
+	}, func(i int, r *models.Request, _ models.Output) {
 		outcomes[i] = r.Outcome()
 	})
 	if err != nil {

@@ -3,6 +3,7 @@
 //	go run ./models/zoo/internal/convert -from DIR -words FILE
 //	go run ./models/zoo/internal/convert -from DIR -words FILE -storage BF16 -to DIR
 //	go run ./models/zoo/internal/convert -from DIR -labels FILE ...
+//	go run ./models/zoo/internal/convert -from DIR -texts FILE -held-out FILE ...
 //
 // DIR of -from is a model directory with float32 weights, FILE has the test
 // inputs, one JSON object a line, with the trainer's outputs. The first form
@@ -19,6 +20,11 @@
 // A file of -labels is for classifiers and trees; a line has "input", "label",
 // the truth, and "output", the trainer's label, and perhaps "logits" or, by
 // layer, the labels "by_layer".
+//
+// A file of -texts is for language models over bytes; a line has "input",
+// "sum_logprob", the log-probability of the input's second and later bytes, and
+// "greedy", its continuation. The file of -held-out is plain text that is read
+// as one sequence.
 package main
 
 import (
@@ -71,10 +77,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	storage := flags.String("storage", "", "storage type to write: F32, F16 or BF16")
 	wordFile := flags.String("words", "", "test words, one JSON object a line")
 	labelFile := flags.String("labels", "", "labelled test inputs, one JSON object a line")
+	textFile := flags.String("texts", "", "test texts, one JSON object a line")
+	heldOut := flags.String("held-out", "", "held-out text, with -texts")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	test, err := readTest(*wordFile, *labelFile)
+	test, err := readTest(*wordFile, *labelFile, *textFile, *heldOut)
 	if err != nil {
 		return err
 	}
@@ -100,16 +108,25 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 // readTest reads the test inputs of the one kind that was given.
-func readTest(words, labels string) (measure, error) {
+func readTest(words, labels, texts, heldOut string) (measure, error) {
 	switch {
-	case (words == "") == (labels == ""):
-		return nil, errors.New("one of -words and -labels wanted")
-	case words != "":
+	case words != "" && labels == "" && texts == "":
 		lines, err := readLines[word](words)
 		return func(ctx context.Context, m *models.Model) (evaluation, error) { return testWords(ctx, m, lines) }, err
-	default:
+	case words == "" && labels != "" && texts == "":
 		lines, err := readLines[labelled](labels)
 		return func(ctx context.Context, m *models.Model) (evaluation, error) { return testLabels(ctx, m, lines) }, err
+	case words == "" && labels == "" && texts != "":
+		whole, err := os.ReadFile(heldOut)
+		if err != nil {
+			return nil, err
+		}
+		lines, err := readLines[text](texts)
+		return func(ctx context.Context, m *models.Model) (evaluation, error) {
+			return testTexts(ctx, m, lines, string(whole))
+		}, err
+	default:
+		return nil, errors.New("one of -words, -labels and -texts wanted")
 	}
 }
 
@@ -181,9 +198,9 @@ func replace(name string, b []byte) error {
 	return os.WriteFile(name, b, 0o644)
 }
 
-// runAll runs the inputs and gives each one's request and output to use, which
-// is called for different inputs at the same time.
-func runAll(ctx context.Context, m *models.Model, inputs []models.Input, p models.Params,
+// runAll runs n requests and gives each and its output to use, which is called
+// for different requests at the same time.
+func runAll(ctx context.Context, m *models.Model, n int, unfold func(i int) (*models.Request, error),
 	use func(i int, r *models.Request, out models.Output),
 ) error {
 	r, err := runner.New(m.Program(), slots, cellrt.Config{Executors: 2})
@@ -195,9 +212,9 @@ func runAll(ctx context.Context, m *models.Model, inputs []models.Input, p model
 	server.Go(func() error { return r.Serve(serve) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(slots)
-	for i, in := range inputs {
+	for i := range n {
 		group.Go(func() error {
-			req, err := m.Unfold(in, p)
+			req, err := unfold(i)
 			if err != nil {
 				return fmt.Errorf("input %d: %w", i+1, err)
 			}

@@ -40,11 +40,9 @@ type spoken struct {
 // The golden tolerance covers twice what rounding changed in any word.
 func testWords(ctx context.Context, m *models.Model, words []word) (evaluation, error) {
 	results := make([]spoken, len(words))
-	inputs := make([]models.Input, len(words))
-	for i, w := range words {
-		inputs[i].Text = w.Input
-	}
-	err := runAll(ctx, m, inputs, models.Params{}, func(i int, r *models.Request, out models.Output) {
+	err := runAll(ctx, m, len(words), func(i int) (*models.Request, error) {
+		return m.Unfold(models.Input{Text: words[i].Input}, models.Params{})
+	}, func(i int, r *models.Request, out models.Output) {
 		results[i] = spoken{text: strings.Fields(string(m.NewText().Append(nil, out.Tokens...))), logProb: r.LogProb()}
 		for _, t := range out.Tokens {
 			results[i].tokens = append(results[i].tokens, t.ID)
