@@ -132,11 +132,11 @@ func Dial(ctx context.Context, url, name string, log *slog.Logger, opts ...nats.
 	}
 	nc, err := nats.Connect(url, append(connOptions(name, log), opts...)...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", url, err)
+		return nil, fmt.Errorf("connect to %s: %w", RedactURL(url), urlCause(err))
 	}
 	if err := ctx.Err(); err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("connect to %s: %w", url, err)
+		return nil, fmt.Errorf("connect to %s: %w", RedactURL(url), urlCause(err))
 	}
 	return nc, nil
 }

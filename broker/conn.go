@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +59,33 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	return c, nil
 }
 
+// RedactURL returns a comma-separated server list without user names and
+// passwords, for messages.
+func RedactURL(urls string) string {
+	var out []string
+	for u := range strings.SplitSeq(urls, ",") {
+		if at := strings.LastIndexByte(u, '@'); at >= 0 {
+			scheme, _, found := strings.Cut(u[:at], "://")
+			if !found {
+				scheme = "nats"
+			}
+			u = scheme + "://" + u[at+1:]
+		}
+		out = append(out, u)
+	}
+	return strings.Join(out, ",")
+}
+
+// urlCause returns what is wrong with a URL without the URL itself, which may
+// hold a password. Other errors stay as they are.
+func urlCause(err error) error {
+	var malformed *url.Error
+	if errors.As(err, &malformed) {
+		return malformed.Err
+	}
+	return err
+}
+
 func connect(ctx context.Context, cfg *Config) (*nats.Conn, error) {
 	opts := connOptions(cfg.Name, cfg.Logger)
 	opts = append(opts,
@@ -69,11 +98,11 @@ func connect(ctx context.Context, cfg *Config) (*nats.Conn, error) {
 	}
 	nc, err := nats.Connect(cfg.URL, append(opts, cfg.Options...)...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", cfg.URL, err)
+		return nil, fmt.Errorf("connect to %s: %w", RedactURL(cfg.URL), urlCause(err))
 	}
 	if err := awaitConnected(ctx, nc); err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("connect to %s: %w", cfg.URL, err)
+		return nil, fmt.Errorf("connect to %s: %w", RedactURL(cfg.URL), urlCause(err))
 	}
 	return nc, nil
 }

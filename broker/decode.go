@@ -59,7 +59,7 @@ func (d *decoder) durable(m message, sequence uint64, published, now time.Time) 
 func (d *decoder) core(model string, m message, now time.Time) (*Request, *Error) {
 	r := &Request{Model: model, Priority: Std, Published: now}
 	var err *Error
-	client, _, own := d.subjects.parseOut(m.reply)
+	client, own := d.subjects.outClient(m.reply)
 	if own {
 		r.Client = client
 	}

@@ -27,11 +27,11 @@ func durable(h nats.Header, payload []byte) (*Request, *Error) {
 func ptr[T any](v T) *T { return &v }
 
 // pack encodes with an encoder that is not ours.
-func pack(t testing.TB, v any) []byte {
-	t.Helper()
+func pack(tb testing.TB, v any) []byte {
+	tb.Helper()
 	b, err := msgpack.Marshal(v)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }

@@ -25,7 +25,7 @@ func decodeJSON(r *Request, payload []byte) *Error {
 		case "meta":
 			err = jsonMeta(&r.Params, raw)
 		default:
-			_, err = r.Params.set(key, jsonScalar(raw))
+			err = r.Params.set(key, jsonScalar(raw))
 		}
 		if err != nil {
 			return err // a typed nil must not become an error

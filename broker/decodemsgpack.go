@@ -124,8 +124,7 @@ func (r *mpReader) meta(p *Params) *Error {
 }
 
 func (r *mpReader) param(p *Params, key string) *Error {
-	_, err := p.set(key, r.scalar())
-	return err
+	return p.set(key, r.scalar())
 }
 
 // scalar reads any value; containers and strings are skipped.

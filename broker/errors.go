@@ -48,26 +48,26 @@ func (e *Error) Is(target error) bool {
 }
 
 var (
-	// ErrLeaseLost: the lease's own deadline has passed. Nothing was sent; the
+	// ErrLeaseLost means that the lease's own deadline has passed. Nothing was sent; the
 	// message is or will be somebody else's.
 	ErrLeaseLost = errors.New("lease lost")
-	// ErrSettled: the lease was settled, released or rejected before. Nothing
+	// ErrSettled means that the lease was settled, released or rejected before. Nothing
 	// was sent.
 	ErrSettled = errors.New("lease already settled")
-	// ErrNotRedelivered: the request came over the core path, which never
+	// ErrNotRedelivered means that the request came over the core path, which never
 	// delivers a second time, so there is nothing to hand back.
 	ErrNotRedelivered = errors.New("core requests are never redelivered")
-	// ErrTerminated: the token stream has had its terminal frame. Nothing was
+	// ErrTerminated means that the token stream has had its terminal frame. Nothing was
 	// sent.
 	ErrTerminated = errors.New("token stream has ended")
-	// ErrFrameTooLarge: the frame exceeds the server's payload limit. Nothing
+	// ErrFrameTooLarge means that the frame exceeds the server's payload limit. Nothing
 	// was sent; the stream still needs a terminal frame.
 	ErrFrameTooLarge = errors.New("frame exceeds the payload limit")
-	// ErrNoJetStream: the server runs without JetStream.
+	// ErrNoJetStream means that the server runs without JetStream.
 	ErrNoJetStream = errors.New("server has no JetStream")
-	// ErrCancelled: the reader cancelled the request.
+	// ErrCancelled means that the reader cancelled the request.
 	ErrCancelled = errors.New("request cancelled")
-	// ErrClosed: the client or connection is closed.
+	// ErrClosed means that the client or connection is closed.
 	ErrClosed = errors.New("closed")
 )
 

@@ -35,9 +35,9 @@ const (
 //     that tells of new work and binds a single credit; the rest stay free for
 //     the fetch that follows. With fewer credits than queues polls take turns.
 //
-// When messages wait behind one that was delivered and no credit is free, the
-// polls of other queues are recalled: their subscriptions are drained, so that
-// what was already on its way still arrives.
+// When a message has come and no credit is left to ask its queue for more, polls
+// of other queues are recalled, those first that wait longest: their
+// subscriptions are drained, so that what was already on its way still arrives.
 //
 // Every credit is free, bound to a pull, or with a delivery. A pull that fails
 // or falls silent is recalled too, its queue waits with growing intervals and
@@ -100,8 +100,7 @@ func (i *Intake) Run(ctx context.Context, credits *Credits, deliver func(*Delive
 			l.queues = append(l.queues, &queue{model: m, priority: p, name: consumerName(m, p)})
 		}
 	}
-	// Ensuring ends with the loop, not with ctx's value alone.
-	l.ctx, l.cancel = context.WithCancel(ctx) //nolint:containedctx,fatcontext // lives as long as Run
+	l.ctx, l.cancel = context.WithCancel(ctx)
 	return l.run(ctx)
 }
 
@@ -239,7 +238,7 @@ func (l *loop) fetch(ask []*queue, now time.Time) {
 func (l *loop) poll(empty []*queue, now time.Time) {
 	slices.SortFunc(empty, func(a, b *queue) int { return cmp.Compare(a.turn, b.turn) })
 	p := pull{poll: true, wait: pollWait, beat: pollBeat, limit: 3 * pollBeat}
-	if l.credits.Free() < len(empty) {
+	if l.credits.Free() <= len(empty) {
 		p = pull{poll: true, wait: scarceWait, limit: scarceWait + answerWait}
 	}
 	for _, q := range empty {

@@ -63,7 +63,7 @@ func startWorker(t *testing.T, conn *broker.Conn, models []string, slots int, se
 	if w.out, err = conn.Publisher(broker.PublisherConfig{Worker: "w1"}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // ends in a cleanup, after the test's own context
+	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
 		err := w.intake.Run(ctx, w.credits, func(d *broker.Delivery) {

@@ -119,7 +119,7 @@ func plainNumbers(v any) any {
 		if i, err := v.Int64(); err == nil {
 			return i
 		}
-		f, _ := v.Float64() //nolint:errcheck // out of range is an infinity, which is what can be said of it
+		f, _ := v.Float64() // out of range is an infinity, which is what can be said of it
 		return f
 	case map[string]any:
 		for k, e := range v {

@@ -27,9 +27,9 @@ const (
 	scalarNumber
 )
 
-// set stores a parameter. It reports false for a key it does not know; null
-// counts as absent.
-func (p *Params) set(key string, v scalar) (known bool, err *Error) {
+// set stores a parameter. Keys it does not know are ignored; null counts as
+// absent.
+func (p *Params) set(key string, v scalar) (err *Error) {
 	switch key {
 	case "max_tokens":
 		p.MaxTokens, err = v.count(key)
@@ -49,10 +49,8 @@ func (p *Params) set(key string, v scalar) (known bool, err *Error) {
 		p.LogProbs, err = v.count(key)
 	case "echo":
 		p.Echo, err = v.boolean(key)
-	default:
-		return false, nil
 	}
-	return true, err
+	return err
 }
 
 func (v scalar) integer(key string) (number, *Error) {

@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -129,7 +131,7 @@ func (l *loop) recall(q *queue) {
 // drop forgets the subscription at once.
 func (q *queue) drop() {
 	if q.sub != nil {
-		_ = q.sub.sub.Unsubscribe() //nolint:errcheck // it has ended already, or the connection has
+		_ = q.sub.sub.Unsubscribe() // fails when it has ended already
 		q.sub = nil
 	}
 }
@@ -205,10 +207,10 @@ func (l *loop) ensure(q *queue) {
 	l.workers.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, requestTimeout)
 		defer cancel()
-		_, err := l.conn.ensureConsumer(ctx, q.model, q.priority)
+		err := l.conn.ensureConsumer(ctx, q.model, q.priority)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			if err = l.conn.EnsureStreams(ctx, []string{q.model}); err == nil {
-				_, err = l.conn.ensureConsumer(ctx, q.model, q.priority)
+				err = l.conn.ensureConsumer(ctx, q.model, q.priority)
 			}
 		}
 		l.post(event{queue: q, at: time.Now(), ensured: true, err: err})
@@ -243,20 +245,24 @@ func (l *loop) message(q *queue, e event) {
 	if q.priority != Low {
 		l.sinceLow++
 	}
-	if pending > 0 && l.credits.Free() <= 0 {
-		l.recallPolls(q, pending)
+	if q.pull == nil && l.credits.Free() <= 0 {
+		l.recallPolls(max(pending, 1))
 	}
 	l.deliver(d)
 }
 
-// recallPolls takes back the credits of polls, for messages that wait in q.
-func (l *loop) recallPolls(q *queue, n uint64) {
-	for _, other := range l.queues {
-		if n > 0 && other != q && other.pull != nil && other.pull.poll && !other.recalled {
-			l.recall(other)
-			l.foundEmpty(other, time.Now())
-			n--
+// recallPolls takes back the credits of up to n polls.
+func (l *loop) recallPolls(n uint64) {
+	var polls []*queue
+	for _, q := range l.queues {
+		if q.pull != nil && q.pull.poll && !q.recalled {
+			polls = append(polls, q)
 		}
+	}
+	slices.SortFunc(polls, func(a, b *queue) int { return cmp.Compare(a.turn, b.turn) })
+	for _, q := range polls[:min(n, uint64(len(polls)))] {
+		l.recall(q)
+		l.foundEmpty(q, time.Now())
 	}
 }
 

@@ -29,7 +29,7 @@ type Mode string
 const (
 	// ModeStream sends tokens as they come.
 	ModeStream Mode = "stream"
-	// ModeFinal sends accepted, heartbeats and the terminal frame only.
+	// ModeFinal sends the terminal frame only: a plain request and its reply.
 	ModeFinal Mode = "final"
 )
 

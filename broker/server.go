@@ -70,7 +70,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	srv.SetLoggerV2(log, false, false, false)
 	s := &Server{srv: srv, listen: cfg.Port != PortNone}
 	srv.Start()
-	if err := s.awaitReady(ctx); err != nil {
+	if err := s.awaitReady(ctx, log); err != nil {
 		s.Shutdown()
 		return nil, fmt.Errorf("start nats server in %q: %w", cfg.DataDir, errors.Join(err, log.first()))
 	}
@@ -136,13 +136,13 @@ func checkPort(ctx context.Context, host string, port int) error {
 
 // awaitReady waits in short turns, since the server's own wait knows no
 // context.
-func (s *Server) awaitReady(ctx context.Context) error {
+func (s *Server) awaitReady(ctx context.Context, log *serverLog) error {
 	end := time.Now().Add(readyTimeout)
-	for !s.srv.ReadyForConnections(50 * time.Millisecond) {
+	for log.gaveUp() || !s.srv.ReadyForConnections(50*time.Millisecond) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if !s.srv.Running() || time.Now().After(end) { // a fatal error stops it
+		if log.gaveUp() || time.Now().After(end) {
 			return errors.New("server did not become ready")
 		}
 	}

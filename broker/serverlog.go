@@ -12,8 +12,9 @@ import (
 type serverLog struct {
 	log *slog.Logger
 
-	mu  sync.Mutex
-	err error
+	mu    sync.Mutex
+	err   error
+	fatal bool // the server has given up
 }
 
 func newServerLog(l *slog.Logger) *serverLog {
@@ -27,6 +28,12 @@ func (l *serverLog) first() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
+}
+
+func (l *serverLog) gaveUp() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fatal
 }
 
 func (l *serverLog) fail(text string) {
@@ -49,4 +56,10 @@ func (l *serverLog) Warnf(format string, v ...any) {
 }
 
 func (l *serverLog) Errorf(format string, v ...any) { l.fail(fmt.Sprintf(format, v...)) }
-func (l *serverLog) Fatalf(format string, v ...any) { l.fail(fmt.Sprintf(format, v...)) }
+
+func (l *serverLog) Fatalf(format string, v ...any) {
+	l.fail(fmt.Sprintf(format, v...))
+	l.mu.Lock()
+	l.fatal = true
+	l.mu.Unlock()
+}

@@ -159,15 +159,12 @@ func (s *Stream) fail(err error, cancel bool) {
 	s.finish()
 }
 
-// drop ends a stream that was never published.
-func (s *Stream) drop(err error) { s.fail(err, false) }
-
 // receive takes a message: a frame, the server's receipt of the request, or its
 // word that nobody takes it.
 func (s *Stream) receive(m *nats.Msg) {
 	if len(m.Data) == 0 {
 		if m.Header.Get("Status") == "503" {
-			s.push(s.refusal(NewError(CodeUnknownModel, fmt.Sprintf("no worker serves model %s", s.model))))
+			s.push(s.refusal(NewError(CodeUnknownModel, "no worker serves model "+s.model)))
 		}
 		return
 	}
@@ -235,7 +232,8 @@ func receipt(payload []byte) (e *Error, ok bool) {
 			Description string `json:"description"`
 		} `json:"error"`
 	}
-	if err := json.Unmarshal(payload, &r); err != nil || r.Type != "" || r.Stream == "" && r.Error == nil {
+	err := json.Unmarshal(payload, &r)
+	if ok = err == nil && r.Type == "" && (r.Stream != "" || r.Error != nil); !ok {
 		return nil, false
 	}
 	if r.Error == nil {

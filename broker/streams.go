@@ -132,7 +132,7 @@ func (c *Conn) EnsureConsumers(ctx context.Context, models []string) error {
 	}
 	for _, m := range models {
 		for _, p := range priorities() {
-			if _, err := c.ensureConsumer(ctx, m, p); err != nil {
+			if err := c.ensureConsumer(ctx, m, p); err != nil {
 				return err
 			}
 		}
@@ -145,8 +145,8 @@ func priorities() []Priority { return []Priority{High, Std, Low} }
 
 func consumerName(model string, p Priority) string { return model + "_" + string(p) }
 
-// ensureConsumer returns the consumer's creation time.
-func (c *Conn) ensureConsumer(ctx context.Context, model string, p Priority) (epoch uint64, err error) {
+// ensureConsumer also remembers the consumer's creation time.
+func (c *Conn) ensureConsumer(ctx context.Context, model string, p Priority) error {
 	name := consumerName(model, p)
 	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.cfg.Stream.Name, jetstream.ConsumerConfig{
 		Durable:       name,
@@ -157,13 +157,12 @@ func (c *Conn) ensureConsumer(ctx context.Context, model string, p Priority) (ep
 		MaxAckPending: c.cfg.Stream.MaxAckPending,
 	})
 	if err != nil {
-		return 0, fmt.Errorf("ensure consumer %s: %w", name, err)
+		return fmt.Errorf("ensure consumer %s: %w", name, err)
 	}
-	epoch = uint64(consumer.CachedInfo().Created.UnixMilli())
 	c.mu.Lock()
-	c.epochs[name] = epoch
+	c.epochs[name] = uint64(consumer.CachedInfo().Created.UnixMilli())
 	c.mu.Unlock()
-	return epoch, nil
+	return nil
 }
 
 // pause waits for about d, half to one and a half of it.

@@ -92,15 +92,15 @@ func (s subjects) parseRequest(subject string) (model string, p Priority, client
 	return model, p, client, err
 }
 
-// parseOut takes client and id out of a reply subject of ours; ok is false for
+// outClient takes the client out of a reply subject of ours; ok is false for
 // any other subject.
-func (s subjects) parseOut(subject string) (client, id string, ok bool) {
+func (s subjects) outClient(subject string) (client string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, string(s)+".out.")
 	if !ok {
-		return "", "", false
+		return "", false
 	}
-	client, id, ok = strings.Cut(rest, ".")
-	return client, id, ok && ValidClient(client) && ValidID(id)
+	client, id, ok := strings.Cut(rest, ".")
+	return client, ok && ValidClient(client) && ValidID(id)
 }
 
 // replyAllowed reports whether frames of a core request may go to reply. The
@@ -108,7 +108,7 @@ func (s subjects) parseOut(subject string) (client, id string, ok bool) {
 // server's own subjects or into ours, other than a token stream, is refused.
 func (s subjects) replyAllowed(reply string) bool {
 	if strings.HasPrefix(reply, string(s)+".") {
-		_, _, ok := s.parseOut(reply)
+		_, ok := s.outClient(reply)
 		return ok
 	}
 	return !strings.HasPrefix(reply, "$") && publishable(reply)

@@ -77,7 +77,7 @@ func (r *fakeRunner) Run(_ *cellrt.Cell, rows []cellrt.Row, out []cellrt.Output)
 	}
 	b.mu.Unlock()
 	if b.delay > 0 {
-		time.Sleep(b.delay) // in a bubble
+		<-time.After(b.delay) // in a bubble
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

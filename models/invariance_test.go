@@ -1,6 +1,8 @@
 package models_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -8,11 +10,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/models/internal/runner"
+	"github.com/cellmq/cellmq/models/safetensors"
 )
 
 // result is an output down to its bits.
@@ -130,15 +134,15 @@ func TestBitIdentity(t *testing.T) {
 			})
 		}
 	}
-	mixes := 25
+	mixes, texts := 25, 60
 	if testing.Short() {
-		mixes = 3
-		t.Logf("%d mixes of g2p-en", mixes)
+		mixes, texts = 2, 8
+		t.Logf("%d mixes of %d texts for g2p-en", mixes, texts)
 	}
 	m := loadG2P(t)
 	words := readLines[g2pWord](t, "testdata", "g2p-en-words.jsonl")
 	var requests []asked
-	for i := range 60 {
+	for i := range texts {
 		text := words[i].Input
 		if i%5 == 0 {
 			text += " " + words[i+1].Input
@@ -191,4 +195,69 @@ func TestSegmentsEqualWordsAlone(t *testing.T) {
 	if text := string(m.NewText().Append(nil, got.tokens...)); text != strings.Join(texts, " | ") {
 		t.Errorf("text is %q, want %q joined by bars", text, texts)
 	}
+}
+
+// TestPoisonedRowHurtsNobodyElse runs a model with one embedding that is not a
+// number: the inputs that have its token fail, the others give the bits that
+// they give without it.
+func TestPoisonedRowHurtsNobodyElse(t *testing.T) {
+	t.Parallel()
+	const poison = 22
+	dir := directory(t, "s2s-lstm-bi-attn")
+	healthy := load(t, dir, "healthy")
+	dir["model.safetensors"] = &fstest.MapFile{Data: poisoned(t, dir["model.safetensors"].Data, poison)}
+	sick := load(t, dir, "sick")
+	lone, r := serve(t, healthy, 1, cellrt.Config{}), serve(t, sick, 8, cellrt.Config{})
+	rng := rand.New(rand.NewPCG(3, 3))
+	var group sync.WaitGroup
+	for i := range 200 {
+		source := make([]int32, 1+rng.IntN(9))
+		for j := range source {
+			source[j] = 3 + int32(rng.IntN(poison-3))
+		}
+		if i%3 > 0 {
+			a := asked{in: models.Input{IDs: source}}
+			want := runBits(t, healthy, lone, a)
+			group.Go(func() {
+				if got := runBits(t, sick, r, a); !got.equal(want) {
+					t.Errorf("input %v: got %v, want %v", source, got, want)
+				}
+			})
+			continue
+		}
+		source[rng.IntN(len(source))] = poison
+		group.Go(func() {
+			req, err := sick.Unfold(models.Input{IDs: source}, models.Params{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if out, err := r.Run(t.Context(), req); !errors.Is(err, cellrt.ErrNumerical) || len(out.Tokens) > 0 {
+				t.Errorf("input %v: %d tokens, %v, want %v", source, len(out.Tokens), err, cellrt.ErrNumerical)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// poisoned returns a weights file whose source embedding of a token is NaN.
+func poisoned(t *testing.T, b []byte, token int) []byte {
+	t.Helper()
+	f, err := safetensors.Parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []safetensors.Values
+	for _, tensor := range f.Tensors() {
+		v := safetensors.Values{Name: tensor.Name, DType: tensor.DType, Shape: tensor.Shape, Data: tensor.Float32s()}
+		if v.Name == "src_embed.weight" {
+			v.Data[token*v.Shape[1]] = float32(math.NaN())
+		}
+		out = append(out, v)
+	}
+	var buf bytes.Buffer
+	if err := safetensors.Write(&buf, out, nil); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
 }

@@ -157,9 +157,9 @@ func (c Config) realtimeSlots() int {
 }
 
 var (
-	namePattern   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`) //nolint:gochecknoglobals // compiled once, never changed
-	modelPattern  = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)     //nolint:gochecknoglobals // compiled once, never changed
-	prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`) //nolint:gochecknoglobals // compiled once, never changed
+	namePattern   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	modelPattern  = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
+	prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 )
 
 func (c BrokerConfig) validate(v *violations) {

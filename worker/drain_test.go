@@ -182,7 +182,7 @@ func TestHungLoopLosesItsLeases(t *testing.T) {
 	})
 	nc := connect(t, server)
 	out := subscribe(t, nc, "infer.out.me.*")
-	publish(t, nc, "infer.req.endless.std.me", "", []byte(`{"input": [3], "max_tokens": 6000}`))
+	publish(t, nc, "infer.req.endless.std.me", "", []byte(`{"input": [3], "max_tokens": 2500}`))
 	for nextFrame(t, out).Type != broker.FrameToken {
 	}
 	backend.set(true)
@@ -202,7 +202,7 @@ func TestHungLoopLosesItsLeases(t *testing.T) {
 			break
 		}
 	}
-	if final.Type != broker.FrameFinal || final.Attempt != 2 || len(final.Tokens) != 6000 {
+	if final.Type != broker.FrameFinal || final.Attempt != 2 || len(final.Tokens) != 2500 {
 		t.Errorf("%s of attempt %d with %d tokens", final.Type, final.Attempt, len(final.Tokens))
 	}
 	eventually(t, "both let go", func() bool { return hung.Running() == 0 && second.Running() == 0 })

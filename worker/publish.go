@@ -90,7 +90,7 @@ func (p *publisher) join(r *run, now time.Time) {
 	r.joined = true
 	r.last = now
 	p.live = append(p.live, r)
-	if r.seq != nil {
+	if r.seq != nil && r.req.Mode != broker.ModeFinal {
 		m := r.served.model
 		p.frame = broker.Frame{Model: m.Name(), Version: m.Version(), Digest: m.Digest()}
 		_ = r.stream.Accepted(&p.frame) // the terminal frame says it too
@@ -106,11 +106,15 @@ func (p *publisher) serve(r *run, now time.Time) bool {
 		p.stop(r, errLeaseLost) // silent until the runtime has let go of it
 		return true
 	}
-	since := now.Sub(r.last)
+	if r.req.Mode == broker.ModeFinal {
+		return true
+	}
+	since, fresh := now.Sub(r.last), len(r.view) > len(r.ids)
+	silent := since >= p.beat-p.tick()
 	switch {
-	case r.req.Mode != broker.ModeFinal && len(r.view) > len(r.ids) && (len(r.ids) == 0 || since >= p.interval):
+	case fresh && (len(r.ids) == 0 || since >= p.interval || silent):
 		p.tokens(r, now)
-	case since >= p.beat-p.tick():
+	case silent:
 		phase := "decode"
 		if len(r.view) == 0 {
 			phase = "encode"

@@ -1,7 +1,7 @@
 package worker
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -85,7 +85,7 @@ func TestRecentKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	recent := recentKeys{limit: 8, life: time.Minute, added: map[requestKey]time.Time{}}
-	key := func(i int) requestKey { return requestKey{"me", fmt.Sprint(i)} }
+	key := func(i int) requestKey { return requestKey{"me", strconv.Itoa(i)} }
 	for i := range 100 {
 		recent.add(key(i), now)
 		recent.add(key(i), now) // again: no second entry

@@ -73,7 +73,7 @@ func TestRealtimeWholeLineOfReplies(t *testing.T) {
 	}
 }
 
-func TestModeFinalHasNoTokenFrames(t *testing.T) {
+func TestModeFinalIsOneFrame(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
 	start(t, server, worker.Deps{}, nil)
@@ -81,7 +81,7 @@ func TestModeFinalHasNoTokenFrames(t *testing.T) {
 	replies := subscribe(t, nc, nats.NewInbox())
 	publish(t, nc, "infer.rt.g2p-en", replies.Subject, []byte("hello"), "Infer-Mode", "final")
 	frames := untilTerminal(t, replies)
-	if got := types(frames); !slices.Equal(got, []broker.FrameType{broker.FrameAccepted, broker.FrameFinal}) {
+	if got := types(frames); !slices.Equal(got, []broker.FrameType{broker.FrameFinal}) {
 		t.Fatalf("frames %v", got)
 	}
 	if final := frames[len(frames)-1]; final.Text != "HH EH1 L OW0" || len(final.Tokens) != 4 {

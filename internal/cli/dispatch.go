@@ -89,10 +89,8 @@ func (d *dispatch) one(ctx context.Context, input string, number int, place *pla
 	err := d.exchange(ctx, input, place)
 	switch {
 	case err == nil:
-	case ctx.Err() != nil:
-		return nil
-	case errors.Is(err, errWrite):
-		return err
+	case ctx.Err() != nil, errors.Is(err, errWrite):
+		return err // cancel keeps the first one
 	default:
 		d.mu.Lock()
 		d.failed++

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -92,24 +91,16 @@ type noServerError struct {
 	err error
 }
 
-// Error says what to start. The URL is shown without user and password.
+// Error says what to start. The URL is shown without user and password, and of
+// the connection's error only the root, which does not repeat it.
 func (e noServerError) Error() string {
-	return "no NATS server answers at " + redacted(e.url) + ": start a worker with 'cellmq worker', " +
-		"name the server with --nats-url, or use --embedded (" + e.err.Error() + ")"
+	root := e.err
+	for inner := errors.Unwrap(root); inner != nil; inner = errors.Unwrap(root) {
+		root = inner
+	}
+	return "no NATS server answers at " + broker.RedactURL(e.url) + ": start a worker with 'cellmq worker', " +
+		"name the server with --nats-url, or use --embedded (" + root.Error() + ")"
 }
 
 // Unwrap returns the connection's error.
 func (e noServerError) Unwrap() error { return e.err }
-
-// redacted returns a server list without user names and passwords.
-func redacted(urls string) string {
-	var out []string
-	for u := range strings.SplitSeq(urls, ",") {
-		if _, host, ok := strings.Cut(u, "@"); ok {
-			scheme, _, _ := strings.Cut(u, "://")
-			u = scheme + "://" + host
-		}
-		out = append(out, u)
-	}
-	return strings.Join(out, ",")
-}

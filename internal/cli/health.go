@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -46,8 +47,8 @@ func health(ctx context.Context, url string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(out, io.LimitReader(resp.Body, 4096)); err != nil {
+	_, err = io.Copy(out, io.LimitReader(resp.Body, 4096))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {

@@ -1,0 +1,382 @@
+package broker_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cellmq/cellmq/broker"
+)
+
+// serve registers a service whose core requests go to handle.
+func serve(t *testing.T, conn *broker.Conn, cfg broker.ServiceConfig, handle func(*broker.Delivery, *broker.TokenStream)) *broker.Service {
+	t.Helper()
+	out, err := conn.Publisher(broker.PublisherConfig{Worker: "w1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	cfg.Deliver = func(d *broker.Delivery) { running.Go(func() { handle(d, out.Stream(d)) }) }
+	s, err := conn.Serve(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		running.Wait()
+	})
+	return s
+}
+
+func TestRealtime(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t, broker.Config{})
+	credits := broker.NewCredits(2)
+	serve(t, conn, broker.ServiceConfig{Models: []broker.ServedModel{{Name: "echo"}}, Credits: credits}, echo)
+	c := newClient(t, server, broker.ClientConfig{})
+	s, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: "fast"}, Realtime: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, f := read(t, s); text != "fast" || f.Text != "fast" {
+		t.Errorf("streamed %q, final %+v", text, f)
+	}
+	eventually(t, "credit comes back", func() bool { return credits.Free() == 2 })
+
+	// Plain text and several replies, without our client.
+	nc := conn.NATS()
+	sub, err := nc.SubscribeSync(nats.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.PublishRequest("infer.rt.echo", sub.Subject, []byte("hi")); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"accepted", `"text":"h"`, `"text":"i"`, `"type":"final"`} {
+		m, err := sub.NextMsg(10 * time.Second)
+		if err != nil || !strings.Contains(string(m.Data), want) {
+			t.Fatalf("%v: %s, want %s", err, m.Data, want)
+		}
+	}
+}
+
+func TestRealtimeBusy(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t, broker.Config{})
+	gate, started := make(chan struct{}), make(chan struct{}, 1)
+	credits := broker.NewCredits(1)
+	s := serve(t, conn, broker.ServiceConfig{Models: []broker.ServedModel{{Name: "echo"}}, Credits: credits},
+		func(d *broker.Delivery, s *broker.TokenStream) {
+			started <- struct{}{}
+			<-gate
+			echo(d, s)
+		})
+	c := newClient(t, server, broker.ClientConfig{})
+	ask := func() *broker.Stream {
+		t.Helper()
+		st, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: "x"}, Realtime: true, Encoding: broker.JSON})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	first := ask()
+	<-started
+	_, err := ask().Final()
+	var e *broker.Error
+	if !errors.As(err, &e) || e.Code != broker.CodeBusy || !e.Retryable || e.RetryAfter <= 0 {
+		t.Errorf("second request: %v", err)
+	}
+	close(gate)
+	if _, f := read(t, first); f.Text != "x" {
+		t.Errorf("first request: %+v", f)
+	}
+	// A request without reply subject cannot be answered; it only counts.
+	if err := conn.NATS().Publish("infer.rt.echo", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both are counted", func() bool { st := s.Stats(); return st.Busy == 1 && st.Unanswerable == 1 })
+	eventually(t, "credit comes back", func() bool { return credits.Free() == 1 })
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t, broker.Config{})
+	var cancelled atomic.Value
+	var once sync.Once
+	stop := make(chan struct{})
+	const finished = "finished1"
+	svc := serve(t, conn, broker.ServiceConfig{Cancel: func(client, id string) broker.CancelState {
+		switch id {
+		case finished:
+			return broker.CancelFinished
+		case "notours11":
+			return broker.CancelUnknown
+		}
+		cancelled.Store(client + "/" + id)
+		once.Do(func() { close(stop) })
+		return broker.CancelRunning
+	}}, nil)
+	startWorker(t, conn, []string{"slow"}, 1, func(d *broker.Delivery, s *broker.TokenStream) {
+		_ = s.Token(&broker.Frame{Text: "a", Tokens: []int32{1}})
+		<-stop
+		echo(d, s)
+	})
+	c := newClient(t, server, broker.ClientConfig{Name: "me", CancelTimeout: 300 * time.Millisecond})
+	s, err := c.Request(t.Context(), "slow", broker.RequestOptions{Input: broker.Input{Text: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for f, err := range s.Frames() { // breaking the loop cancels
+		if err != nil || f.Type != broker.FrameToken {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		break
+	}
+	eventually(t, "worker hears of it", func() bool { return cancelled.Load() == "me/"+s.ID() })
+	if _, err := s.Final(); !errors.Is(err, broker.ErrCancelled) {
+		t.Errorf("final after cancel: %v", err)
+	}
+	for range 2 { // the second time while the service drains
+		for id, want := range map[string]broker.CancelState{
+			finished: broker.CancelFinished, "notours11": broker.CancelUnknown, "running11": broker.CancelRunning,
+		} {
+			if r, err := c.Cancel(t.Context(), id); err != nil || r.State != want || r.ID != id {
+				t.Errorf("%s: %+v, %v", id, r, err)
+			}
+		}
+		if err := svc.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Cancel(t.Context(), "bad id"); err == nil {
+		t.Error("malformed id accepted")
+	}
+}
+
+func TestContextCancels(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t, broker.Config{})
+	heard := make(chan string, 4)
+	serve(t, conn, broker.ServiceConfig{Cancel: func(_, id string) broker.CancelState {
+		heard <- id
+		return broker.CancelRunning
+	}}, nil)
+	if err := conn.EnsureStreams(t.Context(), []string{"echo"}); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, server, broker.ClientConfig{})
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := c.Request(ctx, "echo", broker.RequestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := s.Final(); !errors.Is(err, context.Canceled) {
+		t.Errorf("final: %v", err)
+	}
+	if id := <-heard; id != s.ID() {
+		t.Errorf("cancel of %s, want %s", id, s.ID())
+	}
+	// A deadline that nobody answers.
+	s, err = c.Request(t.Context(), "echo", broker.RequestOptions{Deadline: time.Now().Add(50 * time.Millisecond)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Final(); !errors.Is(err, &broker.Error{Code: broker.CodeDeadlineExceeded}) {
+		t.Errorf("after the deadline: %v", err)
+	}
+	// A client that is closed.
+	s, err = c.Request(t.Context(), "echo", broker.RequestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Final(); !errors.Is(err, broker.ErrClosed) {
+		t.Errorf("after close: %v", err)
+	}
+	if _, err := c.Request(t.Context(), "echo", broker.RequestOptions{}); !errors.Is(err, broker.ErrClosed) {
+		t.Errorf("request after close: %v", err)
+	}
+}
+
+// TestDiscovery asks as the service tools do.
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	_, conn := setup(t, broker.Config{})
+	svc := serve(t, conn, broker.ServiceConfig{
+		Worker: "w7", Version: "1.2.3", Models: []broker.ServedModel{{Name: "echo", Version: "1", Digest: "abc"}},
+		Credits: broker.NewCredits(1), Stats: func() any { return map[string]int{"running": 3} },
+		Cancel: func(string, string) broker.CancelState { return broker.CancelUnknown },
+	}, echo)
+	nc := conn.NATS()
+	for subject, want := range map[string][]string{
+		"$SRV.PING":         {`"name":"cellmq"`, `"version":"1.2.3"`, `"worker":"w7"`},
+		"$SRV.INFO.cellmq":  {"infer.rt.echo", "infer.cancel.*", `"digest":"abc"`},
+		"$SRV.STATS.cellmq": {`"running":3`},
+	} {
+		m, err := nc.Request(subject, nil, 5*time.Second)
+		if err != nil {
+			t.Fatalf("%s: %v", subject, err)
+		}
+		if !json.Valid(m.Data) {
+			t.Errorf("%s: %s", subject, m.Data)
+		}
+		for _, w := range want {
+			if !strings.Contains(string(m.Data), w) {
+				t.Errorf("%s: %s lacks %s", subject, m.Data, w)
+			}
+		}
+	}
+	if err := svc.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nc.Request("infer.rt.echo", []byte("x"), time.Second); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("core request after drain: %v", err)
+	}
+}
+
+// TestGone notices that the client has left.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	_, conn := setup(t, broker.Config{})
+	gone := make(chan string, 8)
+	out, err := conn.Publisher(broker.PublisherConfig{Gone: func(s *broker.TokenStream) { gone <- s.ID() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := out.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	open := func(id, reply string) *broker.TokenStream {
+		return out.Stream(&broker.Delivery{Request: &broker.Request{ID: id, Reply: reply}, Lease: &broker.Lease{}})
+	}
+	heard, unheard := open("heard111", "infer.out.a.heard111"), open("unheard1", "infer.out.b.unheard1")
+	sub, err := conn.NATS().SubscribeSync("infer.out.a.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	start := time.Now()
+	eventually(t, "absence is noticed", func() bool {
+		for _, s := range []*broker.TokenStream{heard, unheard} {
+			if err := s.Heartbeat("decode"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return len(gone) > 0
+	})
+	if d := time.Since(start); d < time.Second {
+		t.Errorf("after %v already", d)
+	}
+	if id := <-gone; id != "unheard1" || len(gone) != 0 {
+		t.Errorf("gone: %s and %d more", id, len(gone))
+	}
+}
+
+func TestTokenStreamAllocatesNothing(t *testing.T) {
+	server, conn := setup(t, broker.Config{})
+	out, err := conn.Publisher(broker.PublisherConfig{Gone: func(*broker.TokenStream) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listenRaw(t, strings.TrimPrefix(server.URL(), "nats://"), "infer.out.a.*")
+	for _, enc := range []broker.Encoding{broker.MsgPack, broker.JSON} {
+		s := out.Stream(&broker.Delivery{
+			Request: &broker.Request{ID: "abcdefgh", Reply: "infer.out.a.abcdefgh", Encoding: enc}, Lease: &broker.Lease{Epoch: 1, Attempt: 1},
+		})
+		f := broker.Frame{Text: "hello", Tokens: []int32{1, 2, 3}}
+		for range 100 { // buffers grow
+			_ = s.Token(&f)
+		}
+		// The server runs in this process and may allocate meanwhile: the least
+		// of several rounds counts.
+		least := math.Inf(1)
+		for range 10 {
+			least = min(least, testing.AllocsPerRun(100, func() {
+				f.Index += 3
+				if err := s.Token(&f); err != nil {
+					t.Fatal(err)
+				}
+			}))
+		}
+		if least >= 1 {
+			t.Errorf("encoding %d: %v allocations per frame", enc, least)
+		}
+	}
+}
+
+// listenRaw subscribes without a client library, which would allocate.
+func listenRaw(t *testing.T, addr, subject string) {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(nc, "CONNECT {\"verbose\":false}\r\nSUB %s 1\r\nPING\r\n", subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(nc)
+	for line := ""; line != "PONG\r\n"; {
+		if line, err = r.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(io.Discard, nc) // until it is closed
+	}()
+	t.Cleanup(func() {
+		_ = nc.Close()
+		<-done
+	})
+}
+
+// TestSlowReader fills the reader's queue: token frames are dropped, the final
+// is not, and other streams go on.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t, broker.Config{})
+	startWorker(t, conn, []string{"echo"}, 4, echo)
+	c := newClient(t, server, broker.ClientConfig{QueueFrames: 4})
+	text := strings.Repeat("abcdefghij", 20)
+	slow, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: text}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		s, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: strconv.Itoa(i)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, f := read(t, s); f.Text != strconv.Itoa(i) {
+			t.Errorf("final %q", f.Text)
+		}
+	}
+	eventually(t, "frames are dropped", func() bool { return slow.Lost() >= len(text)-4 })
+	streamed, f := read(t, slow)
+	if f.Text != text || !strings.HasPrefix(text, streamed) || len(streamed) > 4 {
+		t.Errorf("streamed %q, final %q", streamed, f.Text)
+	}
+}

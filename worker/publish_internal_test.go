@@ -1,0 +1,276 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/broker/brokertest"
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/zoo"
+)
+
+// desk is a publisher with one run, driven by hand.
+type desk struct {
+	publisher *publisher
+	run       *run
+	sub       *nats.Subscription
+	outcomes  []string
+	stops     []error
+}
+
+func newDesk(tb testing.TB, interval time.Duration, mode broker.Mode) *desk {
+	tb.Helper()
+	server := brokertest.Server(tb)
+	conn := brokertest.Connect(tb, server, broker.Config{})
+	frames, err := conn.Publisher(broker.PublisherConfig{Worker: "w"})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m, err := zoo.Load("g2p-en")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d := &desk{}
+	if d.sub, err = conn.NATS().SubscribeSync("out"); err != nil {
+		tb.Fatal(err)
+	}
+	d.publisher = &publisher{
+		outbox: newOutbox(interval == 0), interval: interval, beat: time.Second, patience: time.Second,
+		stop:   func(_ *run, cause error) { d.stops = append(d.stops, cause) },
+		closed: func(_ *run, outcome string, _ time.Time) { d.outcomes = append(d.outcomes, outcome) },
+	}
+	delivery := &broker.Delivery{
+		Request: &broker.Request{ID: "0123456789", Model: m.Name(), Reply: "out", Mode: mode, Published: time.Now()},
+		Lease:   &broker.Lease{},
+	}
+	d.run = newRun(delivery, frames.Stream(delivery), time.Now())
+	d.run.served = &served{model: m}
+	d.run.reserve(512)
+	d.run.seq = cellrt.NewSequence(nil, nil, cellrt.SequenceOptions{Owner: d.run})
+	d.publisher.outbox.join(d.run)
+	return d
+}
+
+// emit is one step's result for the run.
+func (d *desk) emit(res cellrt.Result) {
+	res.Sequence = d.run.seq
+	d.publisher.outbox.Deliver([]cellrt.Result{res})
+}
+
+// frames reads what was published so far.
+func (d *desk) frames(tb testing.TB) (out []broker.Frame) {
+	tb.Helper()
+	for {
+		m, err := d.sub.NextMsg(100 * time.Millisecond)
+		if errors.Is(err, nats.ErrTimeout) {
+			return out
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+		f, err := broker.DecodeFrame(m.Data)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		out = append(out, f)
+	}
+}
+
+func describe(frames []broker.Frame) (out []string) {
+	for _, f := range frames {
+		s := string(f.Type)
+		if f.Type == broker.FrameToken {
+			s = fmt.Sprintf("%d+%d", f.Index, len(f.Tokens))
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func token(id int32) []cellrt.Token { return []cellrt.Token{{ID: id}} }
+
+// TestFramesCoalesceByTime wants the first token at once, later ones together
+// when their interval has passed, and what is left before the final.
+func TestFramesCoalesceByTime(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 20*time.Millisecond, broker.ModeStream)
+	begin := time.Now()
+	at := func(ms int) { d.publisher.turn(begin.Add(time.Duration(ms) * time.Millisecond)) }
+	at(0)
+	d.emit(cellrt.Result{Tokens: token(5)})
+	at(1)
+	for i := range 3 {
+		d.emit(cellrt.Result{Tokens: token(int32(6 + i))})
+		at(5 + i)
+	}
+	at(20)
+	at(21)
+	d.emit(cellrt.Result{Tokens: token(9)})
+	d.emit(cellrt.Result{Done: true, Reason: cellrt.Stopped})
+	at(22)
+	at(23)
+	frames := d.frames(t)
+	if got, want := describe(frames), []string{"accepted", "0+1", "1+3", "4+1", "final"}; !slices.Equal(got, want) {
+		t.Fatalf("frames %v, want %v", got, want)
+	}
+	if final := frames[len(frames)-1]; !slices.Equal(final.Tokens, []int32{5, 6, 7, 8, 9}) {
+		t.Errorf("final %v", final.Tokens)
+	}
+	if !slices.Equal(d.outcomes, []string{"stop"}) || len(d.publisher.live) != 0 {
+		t.Errorf("outcomes %v, %d live", d.outcomes, len(d.publisher.live))
+	}
+}
+
+func TestHeartbeatsFillSilence(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 20*time.Millisecond, broker.ModeStream)
+	begin := time.Now()
+	for ms := 0; ms <= 3000; ms += 5 {
+		d.publisher.turn(begin.Add(time.Duration(ms) * time.Millisecond))
+	}
+	d.emit(cellrt.Result{Err: errHandBack, Done: true})
+	d.publisher.turn(begin.Add(3100 * time.Millisecond))
+	want := []string{"accepted", "heartbeat", "heartbeat", "heartbeat", "error"}
+	if got := describe(d.frames(t)); !slices.Equal(got, want) {
+		t.Errorf("frames %v, want %v", got, want)
+	}
+}
+
+// TestHeartbeatsLeaveTokensRoom has a heartbeat due whenever tokens are.
+func TestHeartbeatsLeaveTokensRoom(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, time.Second, broker.ModeStream)
+	begin := time.Now()
+	at := func(ms int) { d.publisher.turn(begin.Add(time.Duration(ms) * time.Millisecond)) }
+	for ms := 0; ms < 3000; ms += 50 {
+		at(ms)
+		d.emit(cellrt.Result{Tokens: token(3)})
+	}
+	if got, want := describe(d.frames(t)), []string{"accepted", "0+1", "1+15", "16+15", "31+15"}; !slices.Equal(got, want) {
+		t.Errorf("frames %v, want %v", got, want)
+	}
+}
+
+// TestEndsAreTold wants for each cause the right terminal frame and outcome.
+func TestEndsAreTold(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name    string
+		end     cellrt.Result
+		frame   broker.FrameType
+		what    string // finish reason or code
+		outcome string
+	}{
+		{"stop", cellrt.Result{Reason: cellrt.Stopped}, broker.FrameFinal, "stop", "stop"},
+		{"length", cellrt.Result{Reason: cellrt.Length}, broker.FrameFinal, "length", "length"},
+		{"cancelled", cellrt.Result{Err: errCancelled}, broker.FrameFinal, "cancelled", "cancelled"},
+		{"deadline", cellrt.Result{Err: errDeadline}, broker.FrameFinal, "deadline", "deadline"},
+		{"client gone", cellrt.Result{Err: errClientGone}, broker.FrameFinal, "client_gone", "client_gone"},
+		{"numerical", cellrt.Result{Err: cellrt.ErrNumerical}, broker.FrameError, "numerical_error", "numerical_error"},
+		{"stalled", cellrt.Result{Err: cellrt.ErrStalled}, broker.FrameError, "internal", "internal"},
+		{"no slot", cellrt.Result{Err: cellrt.ErrNoSlot}, broker.FrameError, "busy", "busy"},
+		{"runtime stopped", cellrt.Result{Err: cellrt.ErrStopped}, broker.FrameError, "shutting_down", "shutting_down"},
+		{"lease lost", cellrt.Result{Err: errLeaseLost}, "", "", "lease_lost"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t, 0, broker.ModeStream)
+			d.publisher.turn(time.Now())
+			tc.end.Done = true
+			d.emit(tc.end)
+			d.publisher.turn(time.Now())
+			frames := d.frames(t)[1:] // after accepted
+			switch {
+			case tc.frame == "" && len(frames) == 0:
+			case len(frames) != 1 || frames[0].Type != tc.frame:
+				t.Fatalf("frames %v", describe(frames))
+			case frames[0].Final != nil && string(frames[0].Final.FinishReason) != tc.what:
+				t.Errorf("finish reason %s", frames[0].Final.FinishReason)
+			case frames[0].Error != nil && string(frames[0].Error.Code) != tc.what:
+				t.Errorf("code %s", frames[0].Error.Code)
+			}
+			if !slices.Equal(d.outcomes, []string{tc.outcome}) {
+				t.Errorf("outcomes %v", d.outcomes)
+			}
+		})
+	}
+}
+
+// TestClosedConnection wants a terminal frame that cannot be sent to be tried
+// again, and given up in the end: the slot must come back.
+func TestClosedConnection(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 0, broker.ModeStream)
+	begin := time.Now()
+	d.publisher.turn(begin)
+	server := brokertest.Server(t)
+	conn := brokertest.Connect(t, server, broker.Config{})
+	frames, err := conn.Publisher(broker.PublisherConfig{Worker: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.run.stream = frames.Stream(d.run.delivery)
+	conn.NATS().Close()
+	d.emit(cellrt.Result{Done: true, Reason: cellrt.Stopped})
+	for ms := 0; ms < 1000; ms += 50 {
+		d.publisher.turn(begin.Add(time.Duration(ms) * time.Millisecond))
+		if len(d.outcomes) != 0 {
+			t.Fatalf("given up after %d ms: %v", ms, d.outcomes)
+		}
+	}
+	d.publisher.turn(begin.Add(1200 * time.Millisecond))
+	if !slices.Equal(d.outcomes, []string{outcomeUnsent}) || len(d.publisher.live) != 0 {
+		t.Errorf("outcomes %v, %d live", d.outcomes, len(d.publisher.live))
+	}
+}
+
+// TestTokenFramesDoNotAllocate covers the way of a token from a step's result
+// to the connection.
+func TestTokenFramesDoNotAllocate(t *testing.T) {
+	d := newDesk(t, 0, broker.ModeStream)
+	now := time.Now()
+	d.publisher.turn(now)
+	results := []cellrt.Result{{Sequence: d.run.seq, Tokens: token(7)}}
+	step := func() {
+		d.publisher.outbox.Deliver(results)
+		d.publisher.turn(now)
+	}
+	for range 50 {
+		step()
+	}
+	if allocs := testing.AllocsPerRun(200, step); allocs > 0 {
+		t.Errorf("%v allocations per token frame", allocs)
+	}
+	if len(d.run.ids) != 251 {
+		t.Errorf("%d tokens sent", len(d.run.ids))
+	}
+}
+
+func TestMetricNames(t *testing.T) {
+	t.Parallel()
+	w, err := New(DefaultConfig(), Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.metrics.requests.WithLabelValues("m", "stop").Inc()
+	w.metrics.refusals.WithLabelValues("busy").Inc()
+	problems, err := testutil.GatherAndLint(w.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	n, err := testutil.GatherAndCount(w.registry, "cellmq_requests_total", "cellmq_refusals_total", "cellmq_running_requests", "cellmq_step_rows")
+	if err != nil || n != 4 {
+		t.Errorf("%d of 4 samples, %v", n, err)
+	}
+}

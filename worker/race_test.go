@@ -1,0 +1,6 @@
+//go:build race
+
+package worker_test
+
+// raced: arithmetic is some ten times slower under the race detector.
+const raced = true
