@@ -13,6 +13,7 @@ import (
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/broker/brokertest"
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/models/zoo"
 )
 
@@ -52,7 +53,11 @@ func newDesk(tb testing.TB, interval time.Duration, mode broker.Mode) *desk {
 	}
 	d.run = newRun(delivery, frames.Stream(delivery), time.Now())
 	d.run.served = &served{model: m}
-	d.run.reserve(512)
+	unfolded, err := m.Unfold(models.Input{Text: "hello"}, models.Params{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d.run.prepare(unfolded)
 	d.run.seq = cellrt.NewSequence(nil, nil, cellrt.SequenceOptions{Owner: d.run})
 	d.publisher.outbox.join(d.run)
 	return d

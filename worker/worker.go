@@ -97,7 +97,8 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		handBack: make(chan struct{}),
 	}
 	runtime, err := cellrt.New(cellrt.Config{
-		MaxRows: cfg.MaxRows, Executors: cfg.Executors, Trace: cellrt.Trace{Step: w.metrics.stepped},
+		MaxRows: cfg.MaxRows, Executors: cfg.Executors, Threads: cfg.Threads, Profile: cfg.Profile,
+		Trace: cellrt.Trace{Step: w.metrics.stepped},
 	}, deps.Backend, w.outbox)
 	if err != nil {
 		return nil, err
