@@ -3,8 +3,6 @@ package worker_test
 import (
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cellmq/cellmq/broker"
@@ -147,19 +145,19 @@ func TestCharactersAndStops(t *testing.T) {
 func TestLogProbs(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	// Token 5 is impossible, and seven of the others are a little likely.
+	// The other tokens are so unlikely that the logarithm is beyond float32.
 	m := randomModel(t, "m", 16, func(bias []float32) {
 		for i := range bias {
-			bias[i] = float32(math.Inf(-1))
+			bias[i] = -3e38
 		}
-		bias[3], bias[4] = 1, 0
+		bias[3] = 3e38
 	})
 	start(t, server, worker.Deps{Models: []*models.Model{m}}, nil)
 	nc := connect(t, server)
 	for i, mode := range []string{"stream", "final"} {
 		for k, path := range []string{"realtime", "durable"} {
 			frames := exchange(t, nc, path, "m", fmt.Sprintf("request%d%d", i, k),
-				`{"input": [3, 4], "max_tokens": 9, "logprobs": 3, "temperature": 2, "seed": 1}`, "Infer-Mode", mode)
+				`{"input": [3, 4], "max_tokens": 9, "logprobs": 3}`, "Infer-Mode", mode)
 			var all [][]broker.TokenLogProb
 			for _, f := range frames {
 				all = append(all, f.LogProbs...)
@@ -172,10 +170,7 @@ func TestLogProbs(t *testing.T) {
 				t.Errorf("mode %s: final with %d candidates", mode, len(final.LogProbs))
 			}
 			for at, c := range all {
-				ids := []int32{c[0].ID, c[1].ID}
-				slices.Sort(ids)
-				p := math.Exp(c[0].LogProb) + math.Exp(c[1].LogProb)
-				if len(c) != 3 || !slices.Equal(ids, []int32{3, 4}) || math.Abs(p-1) > 1e-5 || !math.IsNaN(c[2].LogProb) {
+				if len(c) != 3 || c[0] != (broker.TokenLogProb{ID: 3}) || !math.IsNaN(c[1].LogProb) || !math.IsNaN(c[2].LogProb) {
 					t.Errorf("token %d has candidates %v", at, c)
 				}
 			}
@@ -240,7 +235,7 @@ func TestFairShare(t *testing.T) {
 	if emitted > 3*rows*tokens {
 		t.Errorf("%d tokens emitted for all while %d were for one", emitted, tokens)
 	}
-	if s := w.Stats(); s.Tenants != 1 || strings.Contains(fmt.Sprint(s.Failed), "1") {
+	if s := w.Stats(); s.Tenants != 1 || s.Failed != 0 {
 		t.Errorf("%d tenants, %d failed", s.Tenants, s.Failed)
 	}
 }
