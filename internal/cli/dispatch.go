@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -96,6 +95,7 @@ func (d *dispatch) one(ctx context.Context, input string, number int, place *pla
 		d.failed++
 		d.mu.Unlock()
 		d.bar.clear()
+		d.printer.clear()
 		if _, werr := fmt.Fprintf(d.streams.err, "cellmq: request %d: %s\n", number, explain(err)); werr != nil {
 			return werr
 		}
@@ -121,7 +121,7 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 	}
 	hint := time.AfterFunc(silence, d.hint)
 	defer hint.Stop()
-	output := &textOutput{}
+	output := &textOutput{whole: d.options.decoding.beam > 1}
 	for frame, err := range stream.Frames() {
 		hint.Stop()
 		if d.options.json && frame.Type != "" {
@@ -132,10 +132,17 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 		if err != nil {
 			return err
 		}
-		if !d.options.json {
-			if err := place.write(output.add(&frame)); err != nil {
-				return err
-			}
+		if d.options.json {
+			continue
+		}
+		if frame.Provisional {
+			output.whole = true
+			err = place.draft(frame.Text)
+		} else {
+			err = place.write(output.add(&frame))
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -155,29 +162,6 @@ func printJSON(place *place, frame *broker.Frame) error {
 		return err
 	}
 	return place.write(string(line) + "\n")
-}
-
-// textOutput turns frames into the text to print: the deltas of token frames,
-// and from the final whatever of the output they left out.
-type textOutput struct{ printed strings.Builder }
-
-// add returns what a frame adds.
-func (o *textOutput) add(f *broker.Frame) string {
-	text := ""
-	switch f.Type {
-	case broker.FrameToken:
-		text = f.Text
-	case broker.FrameFinal:
-		rest, continues := strings.CutPrefix(f.Text, o.printed.String())
-		switch {
-		case continues:
-			text = rest
-		default: // token frames were lost in between: the final is what counts
-			text = "\n" + f.Text
-		}
-	}
-	o.printed.WriteString(text)
-	return text
 }
 
 // eachInput calls send for every input: those given, else the lines of in.
