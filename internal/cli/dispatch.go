@@ -30,7 +30,7 @@ type dispatch struct {
 	bar     *progressBar
 	waiting sync.Once // the hint about silence is given once
 
-	mu     sync.Mutex
+	mu     sync.Mutex // also held while writing to stderr
 	failed int
 }
 
@@ -91,13 +91,8 @@ func (d *dispatch) one(ctx context.Context, input string, number int, place *pla
 	case ctx.Err() != nil, errors.Is(err, errWrite):
 		return err // cancel keeps the first one
 	default:
-		d.mu.Lock()
-		d.failed++
-		d.mu.Unlock()
-		d.bar.clear()
-		d.printer.clear()
-		if _, werr := fmt.Fprintf(d.streams.err, "cellmq: request %d: %s\n", number, explain(err)); werr != nil {
-			return werr
+		if err := d.report(number, err); err != nil {
+			return err
 		}
 	}
 	d.bar.ended()
@@ -148,10 +143,23 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 	return nil
 }
 
+// report counts a request that failed and says why.
+func (d *dispatch) report(number int, cause error) error {
+	d.bar.clear()
+	d.printer.clear()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed++
+	_, err := fmt.Fprintf(d.streams.err, "cellmq: request %d: %s\n", number, explain(cause))
+	return err
+}
+
 // hint tells the user, once, why nothing happens.
 func (d *dispatch) hint() {
 	d.waiting.Do(func() {
 		d.bar.clear()
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		_, _ = fmt.Fprintln(d.streams.err, "cellmq: the request is queued, no worker has taken it yet (start one with 'cellmq worker')") // advice only
 	})
 }
