@@ -41,7 +41,16 @@ func (b *fakeBackend) NewRunner() cellrt.Runner { return &fakeRunner{b} }
 func (b *fakeBackend) StateBytes() int64        { return 1 }
 func (b *fakeBackend) WeightBytes() int64       { return 2 }
 
+// started tells whether a node of a sequence has been given to a runner.
+func (b *fakeBackend) started(number int32) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ran[[3]int32{number, 0, 0}] || b.ran[[3]int32{number, 1, 0}]
+}
+
 type fakeRunner struct{ backend *fakeBackend }
+
+func (r *fakeRunner) SetThreads(int) {}
 
 func (r *fakeRunner) Run(_ *cellrt.Cell, rows []cellrt.Row, out []cellrt.Output) int {
 	b := r.backend

@@ -15,6 +15,7 @@ type idleBackend struct{}
 func (b idleBackend) Load(*cellrt.Program, int) (cellrt.Executable, error) { return b, nil }
 func (b idleBackend) NewRunner() cellrt.Runner                             { return b }
 func (idleBackend) StateBytes() int64                                      { return 0 }
+func (idleBackend) SetThreads(int)                                         {}
 func (idleBackend) WeightBytes() int64                                     { return 0 }
 func (idleBackend) Run(_ *cellrt.Cell, rows []cellrt.Row, _ []cellrt.Output) int {
 	return len(rows)
@@ -50,7 +51,7 @@ func startLoop(tb testing.TB, b cellrt.Backend, p *cellrt.Program, graph func() 
 		tb.Fatal(err)
 	}
 	for range rows {
-		if err := s.Submit(cellrt.NewSequence(m, graph(), nil)); err != nil {
+		if err := s.Submit(cellrt.NewSequence(m, graph(), cellrt.SequenceOptions{})); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -37,8 +37,17 @@ type goldenCase struct {
 	FinishReason string `json:"finish_reason"`
 	// LogProb is the sum of the output's log-probabilities, end tokens
 	// included; the model's may be off by Tolerance.
-	LogProb   float64 `json:"logprob"`
-	Tolerance float64 `json:"tolerance"`
+	LogProb   *float64 `json:"logprob"`
+	Tolerance float64  `json:"tolerance"`
+	// MaxTokens is the request's, where it gives one.
+	MaxTokens *int `json:"max_tokens"`
+	// InputLogProb is the log-probability of the input itself (see
+	// [Model.UnfoldScore]); the model's may be off by Tolerance.
+	InputLogProb *float64 `json:"input_logprob"`
+	// Label is the class in families that answer with one, and Logits the last
+	// layer's, each of which may be off by Tolerance.
+	Label  string    `json:"label"`
+	Logits []float32 `json:"logits"`
 
 	line int
 }
@@ -49,7 +58,7 @@ type GoldenError struct {
 	Model string
 	// Line is the line of golden.jsonl, from 1.
 	Line int
-	// Field is what differs: "tokens", "text", "finish_reason" or "logprob".
+	// Field is the key of what differs, for example "tokens" or "logprob".
 	Field string
 	// Got and Want are the model's and the recorded value.
 	Got, Want string
@@ -73,33 +82,80 @@ func (m *Model) VerifyGolden(ctx context.Context, run Run) error {
 }
 
 func (m *Model) verify(ctx context.Context, run Run, c goldenCase) error {
-	r, err := m.Unfold(Input{Text: c.Input, IDs: c.InputIDs}, Params{})
+	in := Input{Text: c.Input, IDs: c.InputIDs}
+	r, err := m.Unfold(in, Params{MaxTokens: c.MaxTokens})
+	out, err := m.runGolden(ctx, run, c, r, err)
 	if err != nil {
-		return fmt.Errorf("model %s: golden.jsonl line %d: %w", m.name, c.line, err)
+		return err
+	}
+	if err := m.compare(c, r, out); err != nil {
+		return err
+	}
+	if c.InputLogProb == nil {
+		return nil
+	}
+	r, err = m.UnfoldScore(in)
+	if _, err := m.runGolden(ctx, run, c, r, err); err != nil {
+		return err
+	}
+	return m.compareLogProb(c, "input_logprob", r.LogProb(), *c.InputLogProb)
+}
+
+// runGolden runs a golden request, unless it could not be unfolded.
+func (m *Model) runGolden(ctx context.Context, run Run, c goldenCase, r *Request, err error) (Output, error) {
+	if err != nil {
+		return Output{}, fmt.Errorf("model %s: golden.jsonl line %d: %w", m.name, c.line, err)
 	}
 	out, err := run(ctx, r)
 	if err != nil {
-		return fmt.Errorf("model %s: run golden.jsonl line %d: %w", m.name, c.line, err)
+		return Output{}, fmt.Errorf("model %s: run golden.jsonl line %d: %w", m.name, c.line, err)
 	}
-	differs := func(field string, got, want any) error {
-		return &GoldenError{Model: m.name, Line: c.line, Field: field, Got: fmt.Sprint(got), Want: fmt.Sprint(want)}
-	}
+	return out, nil
+}
+
+// compare compares an output with the recorded one.
+func (m *Model) compare(c goldenCase, r *Request, out Output) error {
 	ids := make([]int32, len(out.Tokens))
 	for i, t := range out.Tokens {
 		ids[i] = t.ID
 	}
-	text := string(m.NewText().Append(nil, out.Tokens...))
+	text := r.Text(out.Tokens, 0)
 	switch {
 	case !slices.Equal(ids, c.Tokens):
-		return differs("tokens", ids, c.Tokens)
+		return m.differs(c, "tokens", ids, c.Tokens)
 	case text != c.Text:
-		return differs("text", text, c.Text)
+		return m.differs(c, "text", text, c.Text)
 	case finishReason(out.Reason) != c.FinishReason:
-		return differs("finish_reason", finishReason(out.Reason), c.FinishReason)
-	case math.IsNaN(r.LogProb()) || math.Abs(r.LogProb()-c.LogProb) > c.Tolerance:
-		return differs("logprob", r.LogProb(), fmt.Sprintf("%v within %v", c.LogProb, c.Tolerance))
+		return m.differs(c, "finish_reason", finishReason(out.Reason), c.FinishReason)
+	case c.Label != "":
+		return m.compareLabel(c, r.Outcome())
+	case c.LogProb != nil:
+		return m.compareLogProb(c, "logprob", r.LogProb(), *c.LogProb)
 	}
 	return nil
+}
+
+func (m *Model) compareLogProb(c goldenCase, field string, got, want float64) error {
+	if math.IsNaN(got) || math.Abs(got-want) > c.Tolerance {
+		return m.differs(c, field, got, fmt.Sprintf("%v within %v", want, c.Tolerance))
+	}
+	return nil
+}
+
+func (m *Model) compareLabel(c goldenCase, o Outcome) error {
+	if o.Label != c.Label {
+		return m.differs(c, "label", o.Label, c.Label)
+	}
+	last := o.Logits[len(o.Logits)-1]
+	within := func(got, want float32) bool { return math.Abs(float64(got)-float64(want)) <= c.Tolerance }
+	if !slices.EqualFunc(last, c.Logits, within) {
+		return m.differs(c, "logits", last, fmt.Sprintf("%v within %v", c.Logits, c.Tolerance))
+	}
+	return nil
+}
+
+func (m *Model) differs(c goldenCase, field string, got, want any) error {
+	return &GoldenError{Model: m.name, Line: c.line, Field: field, Got: fmt.Sprint(got), Want: fmt.Sprint(want)}
 }
 
 // finishReason returns a reason's name on the wire.

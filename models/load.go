@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/cellmq/cellmq/models/safetensors"
-	"github.com/cellmq/cellmq/models/seq2seq"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
 
@@ -36,8 +35,15 @@ const (
 	maxNameBytes    = 64
 )
 
-// FamilySeq2Seq is the model_type of recurrent sequence-to-sequence models.
-const FamilySeq2Seq = "rnn_seq2seq"
+// The families, by model_type.
+const (
+	// FamilySeq2Seq: recurrent sequence-to-sequence models.
+	FamilySeq2Seq = "rnn_seq2seq"
+	// FamilyClassifier: recurrent classifiers of texts.
+	FamilyClassifier = "rnn_classifier"
+	// FamilyTree: classifiers of binary trees.
+	FamilyTree = "tree_lstm"
+)
 
 const segmentWhitespace = "whitespace"
 
@@ -114,12 +120,19 @@ func load(fsys fs.FS, name string) (*Model, error) {
 	if len(c.Version) > maxTextBytes || len(c.Task) > maxTextBytes {
 		return nil, &ConfigError{File: configFile, Field: "version, task", Err: fmt.Errorf("at most %d bytes wanted", maxTextBytes)}
 	}
-	m := &Model{name: name, version: cmp.Or(c.Version, "1"), task: c.Task, family: c.ModelType}
+	m := &Model{name: name, version: cmp.Or(c.Version, "1"), task: c.Task, kind: c.ModelType}
 	switch c.ModelType {
+	case FamilyLM:
+		err = m.loadLM(fsys, c, text)
 	case FamilySeq2Seq:
 		err = m.loadSeq2Seq(fsys, c, text)
+	case FamilyClassifier:
+		err = m.loadClassifier(fsys, c, text)
+	case FamilyTree:
+		err = m.loadTree(fsys, c, text)
 	default:
-		err = &ConfigError{File: configFile, Field: "model_type", Err: fmt.Errorf("%.32q, %s wanted", c.ModelType, FamilySeq2Seq)}
+		err = &ConfigError{File: configFile, Field: "model_type", Err: fmt.Errorf("%.32q, one of %s wanted",
+			c.ModelType, strings.Join([]string{FamilyLM, FamilySeq2Seq, FamilyClassifier, FamilyTree}, ", "))}
 	}
 	if err != nil {
 		return nil, err
@@ -133,46 +146,17 @@ func load(fsys fs.FS, name string) (*Model, error) {
 	return m, nil
 }
 
-// loadSeq2Seq fills in the parts of m that its family decides.
-func (m *Model) loadSeq2Seq(fsys fs.FS, c config, text []byte) error {
-	var sc seq2seq.Config
-	if err := json.Unmarshal(text, &sc); err != nil {
-		return &ConfigError{File: configFile, Err: err}
-	}
-	sc = sc.WithDefaults()
-	if err := sc.Validate(); err != nil {
-		return &ConfigError{File: configFile, Err: err}
-	}
-	var err error
-	if m.source, err = newTokenizer(fsys, "source_tokenizer", cmp.Or(c.SourceTokenizer, c.Tokenizer), sc.SourceVocab); err != nil {
-		return err
-	}
-	if m.target, err = newTokenizer(fsys, "target_tokenizer", cmp.Or(c.TargetTokenizer, c.Tokenizer), sc.TargetVocab); err != nil {
-		return err
-	}
-	m.limits = Limits{MaxInputTokens: sc.MaxSourceLength, MaxTokens: sc.MaxTargetLength}
-	switch {
-	case c.Segment == "":
-	case c.Segment != segmentWhitespace:
-		return &ConfigError{File: configFile, Field: "segment", Err: fmt.Errorf("%.32q, %s or nothing wanted", c.Segment, segmentWhitespace)}
-	case cmp.Or(c.SourceTokenizer, c.Tokenizer).Type != tokenizer.Characters:
-		return &ConfigError{File: configFile, Field: "segment", Err: fmt.Errorf("only %s can be segmented", tokenizer.Characters)}
-	default:
-		m.segmented = true
-		m.limits.MaxTokens *= sc.MaxSourceLength
-	}
+// loadWeights reads the model's tensors.
+func loadWeights(fsys fs.FS) (*safetensors.File, error) {
 	b, err := readFile(fsys, weightsFile, maxWeightsBytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tensors, err := safetensors.Parse(b)
 	if err != nil {
-		return &ConfigError{File: weightsFile, Err: err}
+		return nil, &ConfigError{File: weightsFile, Err: err}
 	}
-	if m.seq2seq, err = seq2seq.New(m.name, sc, tensors); err != nil {
-		return &ConfigError{File: weightsFile, Err: err}
-	}
-	return nil
+	return tensors, nil
 }
 
 // newTokenizer builds the tokenizer that a field of the configuration

@@ -25,7 +25,7 @@ func TestFixtures(t *testing.T) {
 		LogProb      float64 `json:"logprob"`
 		FinishReason string  `json:"finish_reason"`
 	}
-	for _, m := range fixtures(t) {
+	for _, m := range fixtures(t, "s2s-") {
 		o := oracle.New(m.Program())
 		r := serve(t, m, 2, cellrt.Config{})
 		runs := map[string]models.Run{

@@ -105,7 +105,7 @@ func (r *rehearsal) take(res *cellrt.Result) {
 // rehearse runs a request to its end.
 func (w *Worker) rehearse(ctx context.Context, s *served, req *models.Request) (models.Output, error) {
 	r := &rehearsal{done: make(chan struct{})}
-	seq := cellrt.NewSequence(s.loaded, req.Graph, r)
+	seq := cellrt.NewSequence(s.loaded, req.Graph, cellrt.SequenceOptions{Owner: r})
 	if err := w.runtime.Submit(seq); err != nil {
 		return models.Output{}, err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +30,7 @@ type dispatch struct {
 	bar     *progressBar
 	waiting sync.Once // the hint about silence is given once
 
-	mu     sync.Mutex
+	mu     sync.Mutex // also held while writing to stderr
 	failed int
 }
 
@@ -92,12 +91,8 @@ func (d *dispatch) one(ctx context.Context, input string, number int, place *pla
 	case ctx.Err() != nil, errors.Is(err, errWrite):
 		return err // cancel keeps the first one
 	default:
-		d.mu.Lock()
-		d.failed++
-		d.mu.Unlock()
-		d.bar.clear()
-		if _, werr := fmt.Fprintf(d.streams.err, "cellmq: request %d: %s\n", number, explain(err)); werr != nil {
-			return werr
+		if err := d.report(number, err); err != nil {
+			return err
 		}
 	}
 	d.bar.ended()
@@ -121,7 +116,7 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 	}
 	hint := time.AfterFunc(silence, d.hint)
 	defer hint.Stop()
-	output := &textOutput{}
+	output := &textOutput{whole: d.options.decoding.beam > 1}
 	for frame, err := range stream.Frames() {
 		hint.Stop()
 		if d.options.json && frame.Type != "" {
@@ -132,19 +127,39 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 		if err != nil {
 			return err
 		}
-		if !d.options.json {
-			if err := place.write(output.add(&frame)); err != nil {
-				return err
-			}
+		if d.options.json {
+			continue
+		}
+		if frame.Provisional {
+			output.whole = true
+			err = place.draft(frame.Text)
+		} else {
+			err = place.write(output.add(&frame))
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// report counts a request that failed and says why.
+func (d *dispatch) report(number int, cause error) error {
+	d.bar.clear()
+	d.printer.clear()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed++
+	_, err := fmt.Fprintf(d.streams.err, "cellmq: request %d: %s\n", number, explain(cause))
+	return err
 }
 
 // hint tells the user, once, why nothing happens.
 func (d *dispatch) hint() {
 	d.waiting.Do(func() {
 		d.bar.clear()
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		_, _ = fmt.Fprintln(d.streams.err, "cellmq: the request is queued, no worker has taken it yet (start one with 'cellmq worker')") // advice only
 	})
 }
@@ -155,29 +170,6 @@ func printJSON(place *place, frame *broker.Frame) error {
 		return err
 	}
 	return place.write(string(line) + "\n")
-}
-
-// textOutput turns frames into the text to print: the deltas of token frames,
-// and from the final whatever of the output they left out.
-type textOutput struct{ printed strings.Builder }
-
-// add returns what a frame adds.
-func (o *textOutput) add(f *broker.Frame) string {
-	text := ""
-	switch f.Type {
-	case broker.FrameToken:
-		text = f.Text
-	case broker.FrameFinal:
-		rest, continues := strings.CutPrefix(f.Text, o.printed.String())
-		switch {
-		case continues:
-			text = rest
-		default: // token frames were lost in between: the final is what counts
-			text = "\n" + f.Text
-		}
-	}
-	o.printed.WriteString(text)
-	return text
 }
 
 // eachInput calls send for every input: those given, else the lines of in.

@@ -126,22 +126,23 @@ func TestGreedy(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			index, logProb := kernel.Greedy(tc.logits)
+			index, logProb, logSum := kernel.Greedy(tc.logits)
 			if tc.bad {
-				if index != 0 || logProb == logProb {
-					t.Fatalf("got %d, %g, want 0, NaN", index, logProb)
+				if index != 0 || logProb == logProb || logSum == logSum {
+					t.Fatalf("got %d, %g, %g, want 0, NaN, NaN", index, logProb, logSum)
 				}
 				return
 			}
-			sum := 0.0
-			for i, x := range tc.logits {
-				if i != tc.index {
-					sum += math.Exp(float64(x) - float64(tc.logits[tc.index]))
-				}
+			largest, sum := float64(tc.logits[tc.index]), 0.0
+			for _, x := range tc.logits {
+				sum += math.Exp(float64(x) - largest)
 			}
-			want := -math.Log1p(sum)
-			if index != tc.index || math.Abs(float64(logProb)-want) > 1e-6*math.Abs(want) {
-				t.Errorf("got %d, %.9g, want %d, %.9g", index, logProb, tc.index, want)
+			want := largest + math.Log(sum)
+			if index != tc.index || math.Abs(float64(logSum)-want) > 1e-7*math.Abs(want) {
+				t.Errorf("got %d, %.9g, want %d, %.9g", index, logSum, tc.index, want)
+			}
+			if got := tc.logits[index] - logSum; math.Float32bits(logProb) != math.Float32bits(got) || got > 0 {
+				t.Errorf("log-probability %g, the difference is %g", logProb, got)
 			}
 		})
 	}
