@@ -1,11 +1,14 @@
 package decode
 
+import "math"
+
 // sampler draws tokens. It belongs to one request.
 type sampler struct {
 	Sampling
-	shares []float64 // room for every token's share of the whole distribution
-	heap   heap      // room for the vocabulary
-	kept   []weighed // room for what top_k leaves
+	sharpness float64   // 1 / temperature
+	shares    []float64 // room for every token's share of the whole distribution
+	heap      heap      // room for the vocabulary
+	kept      []weighed // room for what top_k leaves
 }
 
 // weighed is a token with its share before renormalisation.
@@ -15,7 +18,7 @@ type weighed struct {
 }
 
 func newSampler(s Sampling, vocab int) *sampler {
-	d := &sampler{Sampling: s}
+	d := &sampler{Sampling: s, sharpness: min(1/s.Temperature, math.MaxFloat64)}
 	if d.TopK <= 0 || d.TopK > vocab {
 		d.TopK = vocab
 	}
@@ -47,7 +50,7 @@ func (d *sampler) choose(logits []float32, step uint64) int32 {
 
 // weight returns a token's share relative to that of the most probable.
 func (d *sampler) weight(x, largest float32) float64 {
-	return exp((float64(x) - float64(largest)) / d.Temperature)
+	return exp(float64((float64(x) - float64(largest)) * d.sharpness))
 }
 
 // share computes the shares of all tokens and returns their sum.
