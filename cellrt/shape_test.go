@@ -111,6 +111,9 @@ func TestReshape(t *testing.T) {
 		if took != 21*step {
 			t.Errorf("took %v on two executors, want %v", took, 21*step)
 		}
+		if got := s.backend.threads(); got != 3 {
+			t.Errorf("runners have %d threads, want 3", got)
+		}
 		for _, executors := range []int{1, 3, 1, 2} { // the last one in force is 2
 			if err := s.Reshape(cellrt.Shape{Executors: executors, Threads: 1}); err != nil {
 				t.Fatal(err)
@@ -120,7 +123,7 @@ func TestReshape(t *testing.T) {
 		began = time.Now()
 		mustSubmit(t, s, s.sequence(2, 20, 20, 1))
 		time.Sleep(5*step + step/2)
-		if err := s.Reshape(cellrt.Shape{Executors: 1, Threads: 1}); err != nil { // within a step
+		if err := s.Reshape(cellrt.Shape{Executors: 1, Threads: 2}); err != nil { // within a step
 			t.Fatal(err)
 		}
 		time.Sleep(100 * step)
@@ -128,7 +131,7 @@ func TestReshape(t *testing.T) {
 		if want := (6 + 28 + 1) * step; took != want {
 			t.Errorf("took %v on two executors, then one, want %v", took, want)
 		}
-		if got := s.Stats().Shape; got != (cellrt.Shape{Executors: 1, Threads: 1}) || s.Shape() != got {
+		if got := s.Stats().Shape; got != (cellrt.Shape{Executors: 1, Threads: 2}) || s.Shape() != got {
 			t.Errorf("shape %+v", got)
 		}
 		for _, bad := range []cellrt.Shape{{}, {0, 1}, {1, 0}, {257, 1}, {1, 257}} {
@@ -143,6 +146,36 @@ func TestReshape(t *testing.T) {
 		if st := s.Stats(); int(st.Rows) != len(s.backend.ran) || st.Running != 0 {
 			t.Errorf("%d rows counted, %d run, %d sequences left", st.Rows, len(s.backend.ran), st.Running)
 		}
+		if got := s.backend.threads(); got != 1 {
+			t.Errorf("runners are left with %d threads", got)
+		}
 		synctest.Wait() // every executor has gone, or the bubble would not end
+	})
+}
+
+// TestReshapeHandsOver takes an executor away again and again while one runs a
+// sequence and the other one sleeps. Sooner or later it is the one that runs:
+// then the other one has to wake up for what becomes ready.
+func TestReshapeHandsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, cellrt.Config{}, 8)
+		s.backend.delay = step
+		stop := s.start(t)
+		for i := range int32(20) {
+			if err := s.Reshape(cellrt.Shape{Executors: 2, Threads: 1}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			mustSubmit(t, s, s.sequence(i, 10, 10, 20))
+			time.Sleep(20*step + step/2) // both have run something, one goes on
+			if err := s.Reshape(cellrt.Shape{Executors: 1, Threads: 1}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(50 * step)
+			synctest.Wait()
+			s.sink.expect(i, nil)
+		}
+		stop()
 	})
 }
