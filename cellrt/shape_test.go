@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,11 +14,12 @@ import (
 )
 
 // translate runs translations with the given numbers and returns their tokens.
-// While they run, it calls meanwhile before each submission.
-func translate(t *testing.T, lookAhead, slots, count int, cfg cellrt.Config, meanwhile func(i int, r *cellrt.Runtime)) map[int][]cellrt.Token {
+// While they run, it calls meanwhile before each submission; extra makes a
+// sequence whose results nobody looks at.
+func translate(t *testing.T, lookAhead, slots, count int, cfg cellrt.Config, meanwhile func(i int, r *cellrt.Runtime, extra func() *cellrt.Sequence)) map[int][]cellrt.Token {
 	t.Helper()
 	// SplitWork 1: the threads take part in every step, small as it is.
-	sink := &gatherer{tb: t, tokens: map[int][]cellrt.Token{}}
+	sink := &gatherer{tb: t, freed: make(chan struct{}, 1), tokens: map[int][]cellrt.Token{}}
 	s := &stage{}
 	var err error
 	if s.Runtime, err = cellrt.New(cfg, cpu.New(cpu.Config{SplitWork: 1}), sink); err != nil {
@@ -32,15 +34,12 @@ func translate(t *testing.T, lookAhead, slots, count int, cfg cellrt.Config, mea
 	defer stop()
 	for i := range count {
 		if meanwhile != nil {
-			meanwhile(i, s.Runtime)
+			meanwhile(i, s.Runtime, func() *cellrt.Sequence {
+				return cellrt.NewSequence(m, tr.translation(uint64(1000+i)), cellrt.SequenceOptions{})
+			})
 		}
-		sink.ended.Add(1)
 		q := cellrt.NewSequence(m, tr.translation(uint64(i)), cellrt.SequenceOptions{Owner: i, Tenant: fmt.Sprint(i % 3)})
-		for errors.Is(s.Submit(q), cellrt.ErrNoSlot) {
-			sink.ended.Done()
-			sink.ended.Wait() // all of them: then there is a slot
-			sink.ended.Add(1)
-		}
+		sink.submit(s.Runtime, q)
 	}
 	sink.ended.Wait()
 	return sink.tokens
@@ -85,11 +84,28 @@ func TestReshapeUnderLoadKeepsBits(t *testing.T) {
 	const count = 150
 	alone := translate(t, 1, 1, count, cellrt.Config{MaxRows: 1}, nil)
 	shapes := []cellrt.Shape{{2, 1}, {1, 2}, {4, 2}, {1, 1}, {3, 1}, {2, 2}}
-	got := translate(t, 3, 16, count, cellrt.Config{MaxRows: 5}, func(i int, r *cellrt.Runtime) {
+	got := translate(t, 3, 16, count, cellrt.Config{MaxRows: 5}, func(i int, r *cellrt.Runtime, _ func() *cellrt.Sequence) {
 		if err := r.Reshape(shapes[i%len(shapes)]); err != nil {
 			t.Error(err)
 		}
 	})
+	sameTokens(t, got, alone)
+}
+
+func TestCancelStormKeepsBits(t *testing.T) {
+	t.Parallel()
+	const count = 100
+	alone := translate(t, 1, 1, count, cellrt.Config{MaxRows: 1}, nil)
+	var storm sync.WaitGroup
+	cfg := cellrt.Config{MaxRows: 7, Executors: 2, Threads: 2}
+	got := translate(t, 4, 24, count, cfg, func(_ int, r *cellrt.Runtime, extra func() *cellrt.Sequence) {
+		for range 3 {
+			if q := extra(); r.Submit(q) == nil {
+				storm.Go(func() { r.Cancel(q, errTest) })
+			}
+		}
+	})
+	storm.Wait()
 	sameTokens(t, got, alone)
 }
 
