@@ -32,8 +32,8 @@ package cellrt
 //
 // A fixed priority of decoders over encoders keeps newcomers out as long as
 // anything decodes: on one executor at 60 % load that triples the latency of
-// the slowest tenth of the requests. Even the oldest request's cell, taken
-// every time, does so half as much. Letting cells take turns - which is what
+// the slowest tenth of the requests. Always taking the oldest request's cell
+// still adds half to it. Letting cells take turns - which is what
 // the first tier does on one executor - fills the batches of all of them. With
 // more executors it comes into play later and later, and the other tiers
 // decide.

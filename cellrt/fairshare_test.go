@@ -2,6 +2,7 @@ package cellrt_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/cellmq/cellmq/cellrt"
@@ -100,7 +101,7 @@ func TestFloodDelaysOthersByOneBatch(t *testing.T) {
 		const tenants, maxRows = 30, 8
 		m := newMarket(t, maxRows, 1)
 		for i := range tenants {
-			m.join(fmt.Sprint(i), 0, 3)
+			m.join(strconv.Itoa(i), 0, 3)
 		}
 		last := map[string]int{}
 		for turn := 1; turn <= 400; turn++ {
@@ -112,7 +113,7 @@ func TestFloodDelaysOthersByOneBatch(t *testing.T) {
 				last[tenant] = turn
 			}
 			for i := range tenants {
-				if wait := turn - last[fmt.Sprint(i)]; wait > (tenants+maxRows-1)/maxRows {
+				if wait := turn - last[strconv.Itoa(i)]; wait > (tenants+maxRows-1)/maxRows {
 					t.Fatalf("tenant %d waits for %d batches", i, wait)
 				}
 			}
@@ -215,7 +216,7 @@ func TestTenantsShareCompute(t *testing.T) {
 func TestFairShareDoesNotAllocate(t *testing.T) { // not parallel: it counts allocations
 	m := newMarket(t, 16, 1, 8)
 	for i := range 10 {
-		m.join(fmt.Sprint(i), i%2, 1+i*i)
+		m.join(strconv.Itoa(i), i%2, 1+i*i)
 	}
 	turn := func() {
 		m.sched.Next(0, &m.batch)

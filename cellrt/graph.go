@@ -15,7 +15,7 @@ type Output struct {
 	// Token, LogProb and LogSum come from a [Greedy] operation: the most
 	// probable token, its log-probability, and the logarithm of the sum of the
 	// logits' exponentials, so that Values[t] - LogSum is the log-probability
-	// of token t. Zero without that operation.
+	// of token t, in the bits of LogProb for Token. Zero without that operation.
 	Token           int32
 	LogProb, LogSum float32
 	// Values comes from an [Expose] operation. It is the backend's memory and
@@ -58,6 +58,9 @@ const (
 // scheduler calls it while it holds its lock, one call at a time, and never
 // again after the frontier was finished or failed. Calls must be short and
 // must not block, allocate in the steady state, or call the runtime.
+//
+// A node of a cell with look-ahead (see [Cell]) can be said to have run when it
+// was only given to an executor: what the graph pushes then runs after it.
 //
 // At any moment of an unfinished graph at least one node is pushed and not yet
 // advanced; a graph that goes quiet without finishing is failed with

@@ -1,7 +1,7 @@
 package cellrt_test
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -214,7 +214,7 @@ func (g silentGraph) Advance(n cellrt.Node, _ cellrt.Output, f *cellrt.Frontier)
 func TestLookAheadJoinBound(t *testing.T) {
 	t.Parallel()
 	for _, lookAhead := range []int{1, 2, 5} {
-		t.Run(fmt.Sprint(lookAhead), func(t *testing.T) {
+		t.Run(strconv.Itoa(lookAhead), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t, cellrt.Config{MaxRows: 8}, 8)

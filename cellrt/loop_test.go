@@ -120,11 +120,15 @@ func TestLoopDoesNotAllocate(t *testing.T) { // not parallel: it counts allocati
 		{"idle backend", cellrt.Config{}, idleBackend{}, script, func() cellrt.Graph { return endlessGraph{script.Cells[0]} }},
 		{"cpu backend", cellrt.Config{}, cpu.New(cpu.Config{}), small, func() cellrt.Graph { return &babbleGraph{small.Cells[0]} }},
 		{
-			"executors and threads", cellrt.Config{Executors: 2, Threads: 2}, cpu.New(cpu.Config{SplitWork: 1}), small,
+			"executors and threads",
+			cellrt.Config{Executors: 2, Threads: 2},
+			cpu.New(cpu.Config{SplitWork: 1}), small,
 			func() cellrt.Graph { return &babbleGraph{small.Cells[0]} },
 		},
 		{
-			"look-ahead", cellrt.Config{}, cpu.New(cpu.Config{}), translated.program,
+			"look-ahead",
+			cellrt.Config{},
+			cpu.New(cpu.Config{}), translated.program,
 			func() cellrt.Graph { return silentGraph{translated.forward} },
 		},
 	} {

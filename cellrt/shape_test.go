@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -38,7 +39,7 @@ func translate(t *testing.T, lookAhead, slots, count int, cfg cellrt.Config, mea
 				return cellrt.NewSequence(m, tr.translation(uint64(1000+i)), cellrt.SequenceOptions{})
 			})
 		}
-		q := cellrt.NewSequence(m, tr.translation(uint64(i)), cellrt.SequenceOptions{Owner: i, Tenant: fmt.Sprint(i % 3)})
+		q := cellrt.NewSequence(m, tr.translation(uint64(i)), cellrt.SequenceOptions{Owner: i, Tenant: strconv.Itoa(i % 3)})
 		sink.submit(s.Runtime, q)
 	}
 	sink.ended.Wait()
