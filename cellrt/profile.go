@@ -25,6 +25,9 @@ const (
 	// profiledShare is how much of the peak throughput a batch has to bring. A
 	// larger batch makes every row in it wait longer for little.
 	profiledShare = 0.9
+	// profiledLeast is how few rows a batch is limited to at most, even if fewer
+	// bring as much: tenants need places and threads need work.
+	profiledLeast = 8
 	// profiledRuns is how often a size is measured at most; the fastest counts,
 	// since everything else the machine does only adds to a time.
 	profiledRuns = 5
@@ -53,8 +56,11 @@ func profile(m *Model, threads, maxRows int, budget time.Duration) {
 			limit = min(limit, q.cell.MaxRows)
 		}
 		q.measured = p.measure(limit)
-		if q.measured.rows == limit {
+		switch {
+		case q.measured.rows == limit:
 			q.measured.rows = 0 // larger ones may bring more; they could not be measured
+		case q.measured.rows > 0:
+			q.measured.rows = max(q.measured.rows, profiledLeast)
 		}
 		budget -= time.Since(began)
 	}

@@ -52,7 +52,7 @@ func TestProfile(t *testing.T) {
 		wantCost         int64
 	}{
 		// n/(fixed + n row) is 0.9 of its value at 64 from 23.8 on for fixed = 4.
-		{name: "rows cost most", fixed: 0, row: 100 * us, maxRows: 64, slots: 100, wantRows: 1, within: 8, wantCost: 100_000},
+		{name: "rows cost most", fixed: 0, row: 100 * us, maxRows: 64, slots: 100, wantRows: 8, within: 8, wantCost: 100_000},
 		{name: "between", fixed: 400 * us, row: 100 * us, maxRows: 64, slots: 100, wantRows: 24, within: 64, wantCost: 116_666},
 		{name: "the step costs most", fixed: 1000 * us, row: us, maxRows: 64, slots: 100, wantRows: 64, within: 64},
 		{name: "fewer slots than rows", fixed: 1000 * us, row: us, maxRows: 64, slots: 5, wantRows: 64, within: 5},
