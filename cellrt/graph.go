@@ -12,15 +12,21 @@ type Node struct {
 
 // Output is what a node reports beside the state it stored.
 type Output struct {
-	// Token, LogProb and LogSum come from a [Greedy] operation: the most
-	// probable token, its log-probability, and the logarithm of the sum of the
-	// logits' exponentials, so that Values[t] - LogSum is the log-probability
-	// of token t, in the bits of LogProb for Token. Zero without that operation.
-	Token           int32
-	LogProb, LogSum float32
+	// Token and LogProb come from a [Greedy] operation: the most probable
+	// token and its log-probability. Zero without that operation.
+	Token   int32
+	LogProb float32
 	// Values comes from an [Expose] operation. It is the backend's memory and
 	// valid only until the graph's Advance returns. Nil without that operation.
 	Values []float32
+}
+
+// LogProbOf returns the log-probability of a token, for a cell that has both
+// operations on the same logits. It counts from the most probable token, whose
+// own value is LogProb, so that likely tokens lose nothing to the magnitude of
+// the logits.
+func (o *Output) LogProbOf(token int32) float32 {
+	return o.Values[token] - o.Values[o.Token] + o.LogProb
 }
 
 // Token is one emitted token.
