@@ -84,6 +84,17 @@ func (c *cellChoice) choose(queues []*readyQueue) *readyQueue {
 	return best
 }
 
+// owes reports whether a cell other than q would be overdue after a batch of q
+// ahead, the depth-th: the turn is that cell's then.
+func (c *cellChoice) owes(queues []*readyQueue, q *readyQueue, depth int) bool {
+	for _, other := range queues {
+		if other != q && other.length > 0 && other.passed+depth >= c.executors {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *cellChoice) tier(q *readyQueue, spread bool) int {
 	switch {
 	case q.passed >= c.executors:

@@ -144,7 +144,7 @@ func TestLookAheadEndings(t *testing.T) {
 	for name, of := range map[string]script{
 		"stalled":   {lengths: [3]int{2, 0, 0}, stall: true, failAt: -1},
 		"finished":  {lengths: [3]int{3, 0, 0}, failAt: -1},
-		"cancelled": {lengths: [3]int{9, 9, 2}, failAt: -1},
+		"cancelled": {lengths: [3]int{9, 0, 2}, failAt: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,5 +251,22 @@ func TestLookAheadJoinBound(t *testing.T) {
 				stop()
 			})
 		})
+	}
+}
+
+// TestLookAheadTakesNobodysTurn has another cell wait: on one executor the turn
+// after a batch is that cell's, on two executors the one after the next is.
+func TestLookAheadTakesNobodysTurn(t *testing.T) {
+	t.Parallel()
+	for executors, want := range map[int]int{1: 1, 2: 2} {
+		w := makeWorld(t, worldOptions{maxRows: 8, slots: 3, executors: executors, lookAhead: 4})
+		for range 3 {
+			w.submit(script{lengths: [3]int{9, 9, 2}, failAt: -1})
+		}
+		w.form(0)
+		if got := len(w.rounds[0].flights); got != want {
+			t.Errorf("%d executors: %d batches at once while another cell waits, want %d", executors, got, want)
+		}
+		w.drain()
 	}
 }

@@ -124,10 +124,13 @@ func (b *builder) build() error {
 	return errors.Join(b.errs...)
 }
 
-func (b *builder) finish(cb *cellrt.CellBuilder) {
+// finish adds a cell to the program, with its look-ahead.
+func (b *builder) finish(cb *cellrt.CellBuilder, ahead int) {
 	cell, err := cb.Build()
 	if err != nil {
 		b.errs = append(b.errs, err)
+	} else {
+		cell.LookAhead = ahead
 	}
 	b.cells = append(b.cells, cell)
 }
