@@ -100,8 +100,10 @@ type Baseline struct {
 // Baselines returns all of them.
 func Baselines() []Baseline {
 	return []Baseline{
-		{Order: sim.RoundRobin}, {Order: sim.RoundRobin, Tight: true},
-		{Order: sim.LongestQueue}, {Order: sim.LongestQueue, Tight: true},
+		{Order: sim.RoundRobin},
+		{Order: sim.RoundRobin, Tight: true},
+		{Order: sim.LongestQueue},
+		{Order: sim.LongestQueue, Tight: true},
 	}
 }
 
