@@ -30,14 +30,15 @@ func newBatching() *cobra.Command {
 		Long: `batching serves the same requests with the cellular runtime and with padded
 length buckets, on the same kernels and random weights, and prints the
 throughput with a backlog and the latencies with Poisson arrivals at 30, 50 and
-70 % of the throughput of the best buckets. With the defaults it takes about
-four minutes; --seconds 30 --rounds 3 gives figures worth keeping.
+70 % of the throughput of the best buckets. It says beforehand how long it
+takes: about four minutes with the defaults, which leaves few requests for the
+high percentiles, about half an hour with --seconds 20 --rounds 3.
 
 The largest batch is measured first: for each cell the smallest one within 10 %
 of the most rows a second. The servers take turns, round by round, and their
 answers are compared bit by bit.`,
 		Example: `  go run ./loadtest batching
-  go run ./loadtest batching --model lstm --seconds 30 --rounds 3
+  go run ./loadtest batching --model lstm --seconds 20 --rounds 3
   go run ./loadtest batching --padded round-robin,longest-queue --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -148,7 +148,7 @@ func (c *contest) plan() {
 
 // estimate returns how long measuring takes.
 func (c *contest) estimate() time.Duration {
-	const padding, draining = 1.3, 1.05 // what comes on top in runs with a backlog and with arrivals
+	const padding, draining = 1.3, 1.15 // what comes on top in runs with a backlog and with arrivals
 	backlog := padding * float64(c.report.Requests) * float64(c.cost)
 	open := draining * float64(len(loads())) * float64(c.options.Duration)
 	return time.Duration((backlog + open) * float64(c.options.Rounds*len(c.entrants)))

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// fewRequests is how many requests a percentile rests on when it is worth a
-// warning.
+// fewRequests is how many requests beyond a percentile make it worth trusting.
 const fewRequests = 10
 
 // Markdown returns the report as text with tables.
@@ -19,7 +18,7 @@ func (r *Report) Markdown() string {
 	}
 	o := r.Options
 	line("%s, %d cores, GOMAXPROCS %d, %s, commit %s.", r.Host.CPU, r.Host.Cores, r.Host.Procs, r.Host.Go, commit)
-	line("Executors %d, threads %d, buckets of %d lengths, seed %d, medians of %d rounds. Took %.0f s.",
+	line("Executors %d, threads %d, buckets of %d lengths, seed %d, rounds %d (figures are medians). Took %.0f s.",
 		o.Shape.Executors, o.Shape.Threads, o.Width, o.Seed, o.Rounds, r.Seconds)
 	line("All servers gave the same answers, bit by bit.")
 	for i := range r.Models {
@@ -68,11 +67,11 @@ func (m *Model) caveats(line func(string, ...any)) {
 // few returns a warning for percentiles that rest on few requests.
 func few(requests int) string {
 	for _, p := range []struct {
-		name  string
-		share int // in per cent, of the requests beyond the percentile
-	}{{"p90 and p99", 10}, {"p99", 1}} {
-		if beyond := requests * p.share; beyond < fewRequests*100 {
-			return fmt.Sprintf("; %s of a round rests on fewer than %d requests", p.name, fewRequests)
+		name   string
+		beyond int // in per cent of the requests
+	}{{"p90", 10}, {"p99", 1}} {
+		if requests*p.beyond < fewRequests*100 {
+			return fmt.Sprintf("; fewer than %d of them lie beyond %s", fewRequests, p.name)
 		}
 	}
 	return ""

@@ -41,7 +41,7 @@ func TestMarkdown(t *testing.T) {
 		"| round-robin | 10.0 | 1.20x | 0.0 | 25.0 % |",
 		"| 50 % | 5.0 | cellular | 1.0 | 2.0 | 3.0 | 1.00x | 1.5 | 0.0 % |",
 		"| 50 % | 5.0 | round-robin | 2.0 | 8.0 | 9.0 | 0.25x | 0.0 | 0.0 % |",
-		"150 requests a round, handed over at most 0.7 ms late (p99); p99 of a round rests on fewer than 10 requests.",
+		"150 requests a round, handed over at most 0.7 ms late (p99); fewer than 10 of them lie beyond p99.",
 	} {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("no line %q in\n%s", want, got)
@@ -52,9 +52,9 @@ func TestMarkdown(t *testing.T) {
 func TestFew(t *testing.T) {
 	t.Parallel()
 	for requests, want := range map[int]string{
-		99:   "; p90 and p99 of a round rests on fewer than 10 requests",
-		100:  "; p99 of a round rests on fewer than 10 requests",
-		999:  "; p99 of a round rests on fewer than 10 requests",
+		99:   "; fewer than 10 of them lie beyond p90",
+		100:  "; fewer than 10 of them lie beyond p99",
+		999:  "; fewer than 10 of them lie beyond p99",
 		1000: "",
 	} {
 		if got := few(requests); got != want {
