@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/cellmq/cellmq/models/internal/brief"
@@ -82,8 +83,8 @@ func LoadDir(dir string) ([]*Model, error) {
 			continue
 		}
 		sub := os.DirFS(path.Join(dir, e.Name()))
-		if _, err := fs.Stat(sub, configFile); err != nil {
-			continue
+		if _, err := fs.Stat(sub, configFile); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			continue // something else lies here
 		}
 		m, err := Load(sub, e.Name())
 		if err != nil {

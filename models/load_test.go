@@ -227,3 +227,26 @@ func TestHiddenNames(t *testing.T) {
 		})
 	}
 }
+
+// TestLoadDirNamesWhatItCannotRead has a model whose configuration is there but
+// cannot be opened: to leave it out without a word would serve less than asked.
+func TestLoadDirNamesWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "looping"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("config.json", filepath.Join(dir, "looping", "config.json")); err != nil {
+		t.Skip(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "README"), []byte("not a model"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	found, err := models.LoadDir(dir)
+	if err == nil || !strings.Contains(err.Error(), "looping") || strings.Contains(err.Error(), "README") || len(found) > 0 {
+		t.Errorf("%d models, %v, want an error about looping alone", len(found), err)
+	}
+}
