@@ -32,8 +32,8 @@ package cellrt
 //
 // A fixed priority of decoders over encoders keeps newcomers out as long as
 // anything decodes: on one executor at 60 % load that triples the latency of
-// the slowest tenth of the requests. Even the oldest request's cell, taken
-// every time, does so half as much. Letting cells take turns - which is what
+// the slowest tenth of the requests. Always taking the oldest request's cell
+// still adds half to it. Letting cells take turns - which is what
 // the first tier does on one executor - fills the batches of all of them. With
 // more executors it comes into play later and later, and the other tiers
 // decide.
@@ -82,6 +82,17 @@ func (c *cellChoice) choose(queues []*readyQueue) *readyQueue {
 	}
 	best.passed = 0
 	return best
+}
+
+// owes reports whether a cell other than q would be overdue after a batch of q
+// ahead, the depth-th: the turn is that cell's then.
+func (c *cellChoice) owes(queues []*readyQueue, q *readyQueue, depth int) bool {
+	for _, other := range queues {
+		if other != q && other.length > 0 && other.passed+depth >= c.executors {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *cellChoice) tier(q *readyQueue, spread bool) int {

@@ -37,7 +37,8 @@ func TestCellChoice(t *testing.T) {
 			{name: "full", length: 8, maxRows: 8, age: 9}, {name: "passed", length: 1, maxRows: 8, passed: 1},
 		}, "full"},
 		{"longest overdue", 1, []choiceQueue{
-			{name: "older", length: 1, maxRows: 8, passed: 1}, {name: "longer", length: 1, maxRows: 8, passed: 3, age: 9},
+			{name: "older", length: 1, maxRows: 8, passed: 1},
+			{name: "longer", length: 1, maxRows: 8, passed: 3, age: 9},
 			{name: "longest but empty", maxRows: 8, passed: 7},
 		}, "longer"},
 		{"equally overdue: oldest request", 1, []choiceQueue{
@@ -53,7 +54,8 @@ func TestCellChoice(t *testing.T) {
 			{name: "flying", length: 1, maxRows: 8, flying: 1}, {name: "idle", length: 1, maxRows: 8, age: 9},
 		}, "idle"},
 		{"enough work for all: oldest", 2, []choiceQueue{
-			{name: "flying", length: 7, maxRows: 8, flying: 1}, {name: "idle", length: 7, maxRows: 8, age: 9},
+			{name: "flying", length: 7, maxRows: 8, flying: 1},
+			{name: "idle", length: 7, maxRows: 8, age: 9},
 			{name: "idle too", length: 2, maxRows: 8, age: 10},
 		}, "flying"},
 		{"one executor: oldest", 1, []choiceQueue{

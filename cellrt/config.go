@@ -15,8 +15,8 @@ type Config struct {
 	// 256. Default 1.
 	Executors, Threads int
 	// Profile is how long [Runtime.Load] may measure a model's cells, to find
-	// for each the smallest batch that brings most of the throughput, and what
-	// a row costs. [DefaultProfile] is enough for a good answer. Default 0: a
+	// for each the smallest batch that brings most of the throughput (of 8 rows
+	// or more), and what a row costs. [DefaultProfile] is enough for a good answer. Default 0: a
 	// cell's batches are as large as MaxRows and the cell allow, and its cost
 	// is estimated.
 	Profile time.Duration

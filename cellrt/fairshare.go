@@ -20,23 +20,31 @@ import "slices"
 //
 // # Credit
 //
-// Every tenant with live sequences is granted an equal share of each batch's
-// cost, and pays for its own rows. A balance is kept between plus and minus
-// the cost of one full batch of the most expensive cell: who was idle does not
-// hoard, and who used what nobody else wanted does not pay for it for long.
+// Rows are paid for, and what was paid is granted, after each batch, in equal
+// parts to the tenants that still have nodes waiting, of whatever cell. A
+// tenant without any neither owes nor owns: it begins again at zero, and what
+// it had goes to the others. So the balances always add up to nothing, and of
+// those who want more than their share, the ones who had less go first.
+//
+// A balance is kept between plus and minus the cost of one full batch of the
+// most expensive cell: who took what others could not use, because they wait
+// for other cells, does not pay for it for long.
 //
 // A row costs a few comparisons; a batch looks at no more tenants than it has
 // rows; nothing is allocated but when a tenant's first sequence begins.
 type fairShare struct {
-	tenants map[string]*tenant
-	granted int64 // to each tenant since the beginning
-	bound   int64 // of a balance
+	tenants    map[string]*tenant
+	backlogged int   // tenants with nodes waiting
+	granted    int64 // to each of them since the beginning
+	paid       int64 // and not granted yet
+	bound      int64 // of a balance
 }
 
 // tenant is an account. It exists while sequences of the tenant are live.
 type tenant struct {
 	name    string
 	live    int // sequences
+	waiting int // nodes
 	balance int64
 	seen    int64 // what had been granted when the balance was last looked at
 	shares  []*share
@@ -100,7 +108,7 @@ func (s *fairShare) add(q *readyQueue) {
 func (s *fairShare) join(q *Sequence) {
 	t := s.tenants[q.tenant]
 	if t == nil {
-		t = &tenant{name: q.tenant, seen: s.granted}
+		t = &tenant{name: q.tenant}
 		s.tenants[q.tenant] = t
 	}
 	t.live++
@@ -129,10 +137,30 @@ func (s *fairShare) leave(q *Sequence) {
 	q.share = nil
 }
 
-// credit returns a tenant's balance.
+// waits takes note that a tenant has one more node waiting.
+func (s *fairShare) waits(t *tenant) {
+	if t.waiting == 0 {
+		t.seen = s.granted
+		s.backlogged++
+	}
+	t.waiting++
+}
+
+// goes takes note that a tenant has one node less waiting.
+func (s *fairShare) goes(t *tenant) {
+	t.waiting--
+	if t.waiting == 0 {
+		s.backlogged--
+		s.paid += s.credit(t)
+		t.balance = 0
+	}
+}
+
+// credit returns the balance of a tenant with nodes waiting.
 func (s *fairShare) credit(t *tenant) int64 {
-	t.balance = min(max(t.balance+s.granted-t.seen, -s.bound), s.bound)
-	t.seen = s.granted
+	balance := t.balance + s.granted - t.seen
+	t.balance, t.seen = min(max(balance, -s.bound), s.bound), s.granted
+	s.paid += balance - t.balance
 	return t.balance
 }
 
@@ -140,12 +168,14 @@ func (s *fairShare) credit(t *tenant) int64 {
 func (s *fairShare) charge(t *tenant, cost int64) {
 	s.credit(t)
 	t.balance -= cost
+	s.paid += cost
 }
 
-// grant distributes what a batch cost.
-func (s *fairShare) grant(cost int64) {
-	if n := len(s.tenants); n > 0 {
-		s.granted += cost / int64(n)
+// grant gives out what was paid.
+func (s *fairShare) grant() {
+	if n := int64(s.backlogged); n > 0 {
+		s.granted += s.paid / n
+		s.paid %= n
 	}
 }
 

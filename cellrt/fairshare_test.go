@@ -2,6 +2,7 @@ package cellrt_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/cellmq/cellmq/cellrt"
@@ -42,17 +43,14 @@ func newMarket(tb testing.TB, maxRows int, costs ...int) *market {
 }
 
 // join submits sequences of a tenant for a cell.
-func (m *market) join(tenant string, cell, count int) []*cellrt.Sequence {
+func (m *market) join(tenant string, cell, count int) {
 	m.tb.Helper()
-	var joined []*cellrt.Sequence
 	for range count {
 		s := cellrt.NewSequence(m.model, endlessGraph{m.cells[cell]}, cellrt.SequenceOptions{Owner: tenant, Tenant: tenant})
 		if err := m.sched.Submit(s); err != nil {
 			m.tb.Fatal(err)
 		}
-		joined = append(joined, s)
 	}
-	return joined
 }
 
 // step runs a batch and returns its cell and how many tokens each tenant got
@@ -103,7 +101,7 @@ func TestFloodDelaysOthersByOneBatch(t *testing.T) {
 		const tenants, maxRows = 30, 8
 		m := newMarket(t, maxRows, 1)
 		for i := range tenants {
-			m.join(fmt.Sprint(i), 0, 3)
+			m.join(strconv.Itoa(i), 0, 3)
 		}
 		last := map[string]int{}
 		for turn := 1; turn <= 400; turn++ {
@@ -115,7 +113,7 @@ func TestFloodDelaysOthersByOneBatch(t *testing.T) {
 				last[tenant] = turn
 			}
 			for i := range tenants {
-				if wait := turn - last[fmt.Sprint(i)]; wait > (tenants+maxRows-1)/maxRows {
+				if wait := turn - last[strconv.Itoa(i)]; wait > (tenants+maxRows-1)/maxRows {
 					t.Fatalf("tenant %d waits for %d batches", i, wait)
 				}
 			}
@@ -171,22 +169,46 @@ func TestTenantsShareCompute(t *testing.T) {
 		m.join("light", 0, 1)
 		m.shares(1000) // 15 of 16 rows are flood's
 		m.join("late", 0, 100)
-		if rows := m.shares(10)[0]; rows["flood"] < 30 {
-			t.Errorf("rows %v of 160 after another tenant came", rows)
+		m.shares(10)
+		if rows := m.shares(100)[0]; rows["flood"] < 700 {
+			t.Errorf("rows %v soon after another tenant came, want halves", rows)
 		}
 	})
 	t.Run("nobody hoards", func(t *testing.T) {
 		t.Parallel()
 		m := newMarket(t, 16, 1)
 		m.join("flood", 0, 100)
-		idle := m.join("light", 0, 1)
+		m.join("light", 0, 1)
 		m.shares(1000)
 		m.join("light", 0, 100)
-		if rows := m.shares(10)[0]; rows["flood"] < 30 {
-			t.Errorf("rows %v of 160 after a light tenant began to use its share", rows)
+		m.shares(10)
+		if rows := m.shares(100)[0]; rows["flood"] < 700 {
+			t.Errorf("rows %v soon after a light tenant began to use its share, want halves", rows)
 		}
-		for _, s := range idle {
-			m.sched.Cancel(s, errTest)
+	})
+	t.Run("a debt is forgotten", func(t *testing.T) {
+		t.Parallel()
+		m := newMarket(t, 16, 1, 8)
+		m.join("a", 1, 100)
+		m.join("a", 0, 100)
+		m.join("b", 0, 100)
+		m.shares(2000) // nine times as much of the compute is a's
+		m.join("b", 1, 100)
+		m.shares(40)
+		if rows := m.shares(200)[1]; rows["a"] < 700 {
+			t.Errorf("rows of the expensive cell %v, want halves", rows)
+		}
+	})
+	t.Run("the broke are not left out", func(t *testing.T) {
+		t.Parallel()
+		m := newMarket(t, 16, 1, 100)
+		m.join("broke", 1, 16)
+		m.join("broke", 0, 100)
+		m.join("rich", 0, 100)
+		for range 50 {
+			if cell, rows := m.step(); cell == 0 && (rows["broke"] < 1 || rows["rich"] < 15) {
+				t.Fatalf("rows %v, want one of the tenant without credit", rows)
+			}
 		}
 	})
 }
@@ -194,7 +216,7 @@ func TestTenantsShareCompute(t *testing.T) {
 func TestFairShareDoesNotAllocate(t *testing.T) { // not parallel: it counts allocations
 	m := newMarket(t, 16, 1, 8)
 	for i := range 10 {
-		m.join(fmt.Sprint(i), i%2, 1+i*i)
+		m.join(strconv.Itoa(i), i%2, 1+i*i)
 	}
 	turn := func() {
 		m.sched.Next(0, &m.batch)

@@ -12,15 +12,21 @@ type Node struct {
 
 // Output is what a node reports beside the state it stored.
 type Output struct {
-	// Token, LogProb and LogSum come from a [Greedy] operation: the most
-	// probable token, its log-probability, and the logarithm of the sum of the
-	// logits' exponentials, so that Values[t] - LogSum is the log-probability
-	// of token t. Zero without that operation.
-	Token           int32
-	LogProb, LogSum float32
+	// Token and LogProb come from a [Greedy] operation: the most probable
+	// token and its log-probability. Zero without that operation.
+	Token   int32
+	LogProb float32
 	// Values comes from an [Expose] operation. It is the backend's memory and
 	// valid only until the graph's Advance returns. Nil without that operation.
 	Values []float32
+}
+
+// LogProbOf returns the log-probability of a token, for a cell that has both
+// operations on the same logits. It counts from the most probable token, whose
+// own value is LogProb, so that likely tokens lose nothing to the magnitude of
+// the logits.
+func (o *Output) LogProbOf(token int32) float32 {
+	return o.Values[token] - o.Values[o.Token] + o.LogProb
 }
 
 // Token is one emitted token.
@@ -58,6 +64,9 @@ const (
 // scheduler calls it while it holds its lock, one call at a time, and never
 // again after the frontier was finished or failed. Calls must be short and
 // must not block, allocate in the steady state, or call the runtime.
+//
+// A node of a cell with look-ahead (see [Cell]) can be said to have run when it
+// was only given to an executor: what the graph pushes then runs after it.
 //
 // At any moment of an unfinished graph at least one node is pushed and not yet
 // advanced; a graph that goes quiet without finishing is failed with

@@ -19,7 +19,10 @@ package cellrt
 //     when the last node ahead has completed.
 //
 // So no node starts before those it depends on have run. The bound: a newcomer
-// waits for at most Cell.LookAhead batches of an executor.
+// waits for at most Cell.LookAhead batches of an executor. And batches ahead
+// count as decisions against the cells that wait: where the next decision would
+// be for an overdue one, there is no batch ahead, so that looking ahead takes
+// nobody's turn.
 type lookAhead struct {
 	lanes []*nodeList // the held nodes, by executor
 }
@@ -42,7 +45,7 @@ func (l *lookAhead) lane(executor int) *nodeList {
 // they were formed.
 func (s *Scheduler) Follow(prev, b *Batch) bool {
 	q := prev.Model.queue(prev.Cell)
-	if prev.depth+1 >= q.lookAhead || len(prev.Rows) < leastAhead {
+	if prev.depth+1 >= q.lookAhead || len(prev.Rows) < leastAhead || s.choice.owes(s.queues, q, prev.depth) {
 		return false
 	}
 	s.advanceAhead(prev)

@@ -1,7 +1,7 @@
 package cellrt_test
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +80,93 @@ func TestLookAheadKeepsOrderAcrossExecutors(t *testing.T) {
 	w.drain()
 }
 
+// pair is a graph of two nodes and one that depends on both, all of one cell.
+type pair struct {
+	cell *cellrt.Cell
+	left int
+}
+
+func (g *pair) Start(f *cellrt.Frontier) {
+	g.left = 2
+	f.Push(cellrt.Node{Cell: g.cell})
+	f.Push(cellrt.Node{Cell: g.cell})
+}
+
+func (g *pair) Advance(_ cellrt.Node, _ cellrt.Output, f *cellrt.Frontier) {
+	switch g.left--; g.left {
+	case 0:
+		f.Push(cellrt.Node{Cell: g.cell})
+	case -1:
+		f.Finish(cellrt.Stopped)
+	}
+}
+
+// TestLookAheadWaitsForOtherExecutors gives the two first nodes of pairs to two
+// executors: neither may be given the third ahead.
+func TestLookAheadWaitsForOtherExecutors(t *testing.T) {
+	t.Parallel()
+	p := newTranslator(t, 3, 4).program
+	m, err := cellrt.NewModel(p, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := cellrt.NewScheduler(cellrt.SchedulerConfig{MaxRows: 2, Executors: 2})
+	s.Add(m)
+	for _, tenant := range []string{"a", "b"} { // who have turns, so that batches are of both
+		q := cellrt.NewSequence(m, &pair{cell: p.Cells[0]}, cellrt.SequenceOptions{Tenant: tenant})
+		if err := s.Submit(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var first, second, after cellrt.Batch
+	if !s.Next(0, &first) || !s.Next(1, &second) || first.Rows[0].Slot == first.Rows[1].Slot {
+		t.Fatalf("batches %v and %v, want one node of each pair in each", first.Rows, second.Rows)
+	}
+	if s.Follow(&first, &after) || s.Follow(&second, &after) {
+		t.Fatal("a node was given out ahead of one that another executor runs")
+	}
+	s.Complete(&second, 2)
+	if s.Next(1, &second) {
+		t.Fatal("a node was given out before one that it depends on has run")
+	}
+	s.Complete(&first, 2)
+	if !s.Next(0, &first) || len(first.Rows) != 2 {
+		t.Fatal("the third nodes did not become ready")
+	}
+	s.Complete(&first, 2)
+	if st := s.Stats(); st.Finished != 2 || st.Rows != 6 {
+		t.Errorf("%d finished after %d rows", st.Finished, st.Rows)
+	}
+}
+
+func TestLookAheadEndings(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]script{
+		"stalled":   {lengths: [3]int{2, 0, 0}, stall: true, failAt: -1},
+		"finished":  {lengths: [3]int{3, 0, 0}, failAt: -1},
+		"cancelled": {lengths: [3]int{9, 0, 2}, failAt: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := makeWorld(t, worldOptions{maxRows: 8, slots: 3, executors: 1, lookAhead: 3})
+			for range 3 {
+				w.submit(of)
+			}
+			w.form(0)
+			if len(w.rounds[0].flights) < 2 {
+				t.Fatal("nothing was given out ahead")
+			}
+			if name == "cancelled" {
+				w.cancel(w.scripts[1], errTest)
+			}
+			if w.ends > 0 {
+				t.Error("a sequence ended with nodes in flight")
+			}
+			w.drain()
+		})
+	}
+}
+
 func TestLookAheadDoesNotAllocate(t *testing.T) { // not parallel: it counts allocations
 	tr := newTranslator(t, 3, 4)
 	m, err := cellrt.NewModel(tr.program, 8)
@@ -127,7 +214,7 @@ func (g silentGraph) Advance(n cellrt.Node, _ cellrt.Output, f *cellrt.Frontier)
 func TestLookAheadJoinBound(t *testing.T) {
 	t.Parallel()
 	for _, lookAhead := range []int{1, 2, 5} {
-		t.Run(fmt.Sprint(lookAhead), func(t *testing.T) {
+		t.Run(strconv.Itoa(lookAhead), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t, cellrt.Config{MaxRows: 8}, 8)
@@ -164,5 +251,22 @@ func TestLookAheadJoinBound(t *testing.T) {
 				stop()
 			})
 		})
+	}
+}
+
+// TestLookAheadTakesNobodysTurn has another cell wait: on one executor the turn
+// after a batch is that cell's, on two executors the one after the next is.
+func TestLookAheadTakesNobodysTurn(t *testing.T) {
+	t.Parallel()
+	for executors, want := range map[int]int{1: 1, 2: 2} {
+		w := makeWorld(t, worldOptions{maxRows: 8, slots: 3, executors: executors, lookAhead: 4})
+		for range 3 {
+			w.submit(script{lengths: [3]int{9, 9, 2}, failAt: -1})
+		}
+		w.form(0)
+		if got := len(w.rounds[0].flights); got != want {
+			t.Errorf("%d executors: %d batches at once while another cell waits, want %d", executors, got, want)
+		}
+		w.drain()
 	}
 }

@@ -142,9 +142,8 @@ type TreeNode struct {
 }
 
 // Greedy reports the most probable token of each row in the node's [Output]:
-// the lowest index of the largest logit, its log-softmax, and the logarithm of
-// the softmax's denominator. A row whose logits are not all finite reports NaN
-// as both.
+// the lowest index of the largest logit and its log-softmax. A row whose logits
+// are not all finite reports NaN.
 type Greedy struct {
 	Logits Value
 }

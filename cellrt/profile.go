@@ -25,9 +25,14 @@ const (
 	// profiledShare is how much of the peak throughput a batch has to bring. A
 	// larger batch makes every row in it wait longer for little.
 	profiledShare = 0.9
+	// profiledLeast is how few rows a batch is limited to at most, even if fewer
+	// bring as much: tenants need places and threads need work.
+	profiledLeast = 8
 	// profiledRuns is how often a size is measured at most; the fastest counts,
 	// since everything else the machine does only adds to a time.
 	profiledRuns = 5
+	// profiledSizes is for how many sizes there is time to measure well.
+	profiledSizes = 12
 	// profiledFlat is after how many sizes that bring less than profiledGain
 	// more than the best so far the measuring ends.
 	profiledFlat = 3
@@ -36,8 +41,8 @@ const (
 
 // profile measures the cells of a model that nothing runs yet, on the slots of
 // its arena, whose contents do not matter before a sequence stores something.
-// It takes about as long as budget, more only if the first batch of each cell
-// does. A cell that it cannot make up arguments for is left out.
+// It takes about as long as budget, and at most one batch of each cell longer.
+// A cell that it cannot make up arguments for is left out.
 func profile(m *Model, threads, maxRows int, budget time.Duration) {
 	runner := m.runners[0]
 	runner.SetThreads(threads)
@@ -45,14 +50,17 @@ func profile(m *Model, threads, maxRows int, budget time.Duration) {
 	for i, q := range m.queues {
 		share := budget / time.Duration(len(m.queues)-i)
 		began := time.Now()
-		p := profiler{runner: runner, cell: q.cell, layout: m.program.Layout, deadline: began.Add(share)}
+		p := profiler{runner: runner, cell: q.cell, layout: m.program.Layout, deadline: began.Add(share), perSize: share / profiledSizes}
 		limit := min(maxRows, m.Slots()) // rows must not share a slot
 		if q.cell.MaxRows > 0 {
 			limit = min(limit, q.cell.MaxRows)
 		}
 		q.measured = p.measure(limit)
-		if q.measured.rows == limit {
-			q.measured.rows = 0 // it may go on beyond what could be measured
+		switch {
+		case q.measured.rows == limit:
+			q.measured.rows = 0 // larger ones may bring more; they could not be measured
+		case q.measured.rows > 0:
+			q.measured.rows = max(q.measured.rows, profiledLeast)
 		}
 		budget -= time.Since(began)
 	}
@@ -64,10 +72,10 @@ type profiler struct {
 	cell     *Cell
 	layout   *Layout
 	deadline time.Time
+	perSize  time.Duration // after which a size has been run often enough
 }
 
-// measure runs batches of growing size until they stop bringing more or time
-// is up.
+// measure runs batches of growing size until they stop bringing more.
 func (p *profiler) measure(limit int) measurement {
 	args, ok := probeArgs(p.cell, p.layout)
 	if !ok {
@@ -89,8 +97,12 @@ func (p *profiler) measure(limit int) measurement {
 			flat = 0
 		}
 		best = max(best, rate)
-		if n == limit || flat == profiledFlat || time.Now().After(p.deadline) {
+		if n == limit || flat == profiledFlat {
 			break
+		}
+		if time.Now().After(p.deadline) {
+			// Nobody knows what larger batches bring.
+			return measurement{rowCost: max(1, int64(took)/int64(n))}
 		}
 	}
 	for i, n := range sizes {
@@ -102,14 +114,16 @@ func (p *profiler) measure(limit int) measurement {
 }
 
 // fastest returns the shortest time of a few runs, at least a nanosecond. The
-// first one, which grows the runner's memory, does not count unless time is up.
+// first one grows the runner's memory and counts only if there is no time for
+// a second.
 func (p *profiler) fastest(rows []Row, out []Output) time.Duration {
+	enough := time.Now().Add(p.perSize)
 	shortest := time.Duration(math.MaxInt64)
 	for run := range profiledRuns + 1 {
 		began := time.Now()
 		p.runner.Run(p.cell, rows, out)
 		ended := time.Now()
-		late := ended.After(p.deadline)
+		late := ended.After(enough)
 		if run > 0 || late {
 			shortest = min(shortest, max(1, ended.Sub(began)))
 		}

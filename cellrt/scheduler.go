@@ -184,7 +184,7 @@ func (s *Scheduler) take(b *Batch, n *readyNode) {
 // finish makes a batch ready to run.
 func (s *Scheduler) finish(b *Batch) {
 	rows := len(b.Rows)
-	s.fair.grant(int64(rows) * b.Model.queue(b.Cell).cost)
+	s.fair.grant()
 	b.Outputs = slices.Grow(b.Outputs[:0], rows)[:rows]
 	b.ahead = slices.Grow(b.ahead[:0], rows)[:rows]
 	clear(b.Outputs)
@@ -269,6 +269,7 @@ func (s *Scheduler) push(q *Sequence, node *Node) {
 	n.node, n.seq, n.queue = *node, q, q.model.queue(node.Cell)
 	q.ready.push(n)
 	s.ready++
+	s.fair.waits(q.share.tenant)
 	if q.ahead > 0 {
 		n.held = s.ahead.lane(q.lane)
 		n.held.push(n)
@@ -285,6 +286,7 @@ func (s *Scheduler) drop(n *readyNode) {
 	} else {
 		n.queue.remove(n)
 	}
+	s.fair.goes(n.seq.share.tenant)
 	s.pool.put(n)
 	s.ready--
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,11 +15,12 @@ import (
 )
 
 // translate runs translations with the given numbers and returns their tokens.
-// While they run, it calls meanwhile before each submission.
-func translate(t *testing.T, lookAhead, slots, count int, cfg cellrt.Config, meanwhile func(i int, r *cellrt.Runtime)) map[int][]cellrt.Token {
+// While they run, it calls meanwhile before each submission; extra makes a
+// sequence whose results nobody looks at.
+func translate(t *testing.T, lookAhead, slots, count int, cfg cellrt.Config, meanwhile func(i int, r *cellrt.Runtime, extra func() *cellrt.Sequence)) map[int][]cellrt.Token {
 	t.Helper()
 	// SplitWork 1: the threads take part in every step, small as it is.
-	sink := &gatherer{tb: t, tokens: map[int][]cellrt.Token{}}
+	sink := &gatherer{tb: t, freed: make(chan struct{}, 1), tokens: map[int][]cellrt.Token{}}
 	s := &stage{}
 	var err error
 	if s.Runtime, err = cellrt.New(cfg, cpu.New(cpu.Config{SplitWork: 1}), sink); err != nil {
@@ -32,15 +35,12 @@ func translate(t *testing.T, lookAhead, slots, count int, cfg cellrt.Config, mea
 	defer stop()
 	for i := range count {
 		if meanwhile != nil {
-			meanwhile(i, s.Runtime)
+			meanwhile(i, s.Runtime, func() *cellrt.Sequence {
+				return cellrt.NewSequence(m, tr.translation(uint64(1000+i)), cellrt.SequenceOptions{})
+			})
 		}
-		sink.ended.Add(1)
-		q := cellrt.NewSequence(m, tr.translation(uint64(i)), cellrt.SequenceOptions{Owner: i, Tenant: fmt.Sprint(i % 3)})
-		for errors.Is(s.Submit(q), cellrt.ErrNoSlot) {
-			sink.ended.Done()
-			sink.ended.Wait() // all of them: then there is a slot
-			sink.ended.Add(1)
-		}
+		q := cellrt.NewSequence(m, tr.translation(uint64(i)), cellrt.SequenceOptions{Owner: i, Tenant: strconv.Itoa(i % 3)})
+		sink.submit(s.Runtime, q)
 	}
 	sink.ended.Wait()
 	return sink.tokens
@@ -85,11 +85,28 @@ func TestReshapeUnderLoadKeepsBits(t *testing.T) {
 	const count = 150
 	alone := translate(t, 1, 1, count, cellrt.Config{MaxRows: 1}, nil)
 	shapes := []cellrt.Shape{{2, 1}, {1, 2}, {4, 2}, {1, 1}, {3, 1}, {2, 2}}
-	got := translate(t, 3, 16, count, cellrt.Config{MaxRows: 5}, func(i int, r *cellrt.Runtime) {
+	got := translate(t, 3, 16, count, cellrt.Config{MaxRows: 5}, func(i int, r *cellrt.Runtime, _ func() *cellrt.Sequence) {
 		if err := r.Reshape(shapes[i%len(shapes)]); err != nil {
 			t.Error(err)
 		}
 	})
+	sameTokens(t, got, alone)
+}
+
+func TestCancelStormKeepsBits(t *testing.T) {
+	t.Parallel()
+	const count = 100
+	alone := translate(t, 1, 1, count, cellrt.Config{MaxRows: 1}, nil)
+	var storm sync.WaitGroup
+	cfg := cellrt.Config{MaxRows: 7, Executors: 2, Threads: 2}
+	got := translate(t, 4, 24, count, cfg, func(_ int, r *cellrt.Runtime, extra func() *cellrt.Sequence) {
+		for range 3 {
+			if q := extra(); r.Submit(q) == nil {
+				storm.Go(func() { r.Cancel(q, errTest) })
+			}
+		}
+	})
+	storm.Wait()
 	sameTokens(t, got, alone)
 }
 
@@ -111,6 +128,9 @@ func TestReshape(t *testing.T) {
 		if took != 21*step {
 			t.Errorf("took %v on two executors, want %v", took, 21*step)
 		}
+		if got := s.backend.threads(); got != 3 {
+			t.Errorf("runners have %d threads, want 3", got)
+		}
 		for _, executors := range []int{1, 3, 1, 2} { // the last one in force is 2
 			if err := s.Reshape(cellrt.Shape{Executors: executors, Threads: 1}); err != nil {
 				t.Fatal(err)
@@ -120,7 +140,7 @@ func TestReshape(t *testing.T) {
 		began = time.Now()
 		mustSubmit(t, s, s.sequence(2, 20, 20, 1))
 		time.Sleep(5*step + step/2)
-		if err := s.Reshape(cellrt.Shape{Executors: 1, Threads: 1}); err != nil { // within a step
+		if err := s.Reshape(cellrt.Shape{Executors: 1, Threads: 2}); err != nil { // within a step
 			t.Fatal(err)
 		}
 		time.Sleep(100 * step)
@@ -128,7 +148,7 @@ func TestReshape(t *testing.T) {
 		if want := (6 + 28 + 1) * step; took != want {
 			t.Errorf("took %v on two executors, then one, want %v", took, want)
 		}
-		if got := s.Stats().Shape; got != (cellrt.Shape{Executors: 1, Threads: 1}) || s.Shape() != got {
+		if got := s.Stats().Shape; got != (cellrt.Shape{Executors: 1, Threads: 2}) || s.Shape() != got {
 			t.Errorf("shape %+v", got)
 		}
 		for _, bad := range []cellrt.Shape{{}, {0, 1}, {1, 0}, {257, 1}, {1, 257}} {
@@ -143,6 +163,36 @@ func TestReshape(t *testing.T) {
 		if st := s.Stats(); int(st.Rows) != len(s.backend.ran) || st.Running != 0 {
 			t.Errorf("%d rows counted, %d run, %d sequences left", st.Rows, len(s.backend.ran), st.Running)
 		}
+		if got := s.backend.threads(); got != 1 {
+			t.Errorf("runners are left with %d threads", got)
+		}
 		synctest.Wait() // every executor has gone, or the bubble would not end
+	})
+}
+
+// TestReshapeHandsOver takes an executor away again and again while one runs a
+// sequence and the other one sleeps. Sooner or later it is the one that runs:
+// then the other one has to wake up for what becomes ready.
+func TestReshapeHandsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, cellrt.Config{}, 8)
+		s.backend.delay = step
+		stop := s.start(t)
+		for i := range int32(20) {
+			if err := s.Reshape(cellrt.Shape{Executors: 2, Threads: 1}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			mustSubmit(t, s, s.sequence(i, 10, 10, 20))
+			time.Sleep(20*step + step/2) // both have run something, one goes on
+			if err := s.Reshape(cellrt.Shape{Executors: 1, Threads: 1}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(50 * step)
+			synctest.Wait()
+			s.sink.expect(i, nil)
+		}
+		stop()
 	})
 }

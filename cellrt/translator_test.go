@@ -1,6 +1,7 @@
 package cellrt_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -138,20 +139,47 @@ func (g *translation) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Fronti
 }
 
 // gatherer is a sink that keeps each sequence's tokens. A sequence's owner is
-// its number.
+// its number; those without one do not count.
 type gatherer struct {
 	tb    testing.TB
 	ended sync.WaitGroup
+	freed chan struct{} // has a value when a sequence has ended lately
 
 	mu     sync.Mutex
 	tokens map[int][]cellrt.Token
+}
+
+// submit submits a sequence as soon as there is a slot.
+func (s *gatherer) submit(r *cellrt.Runtime, q *cellrt.Sequence) {
+	s.ended.Add(1)
+	for {
+		err := r.Submit(q)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, cellrt.ErrNoSlot) {
+			s.tb.Error(err)
+			s.ended.Done()
+			return
+		}
+		<-s.freed
+	}
 }
 
 func (s *gatherer) Deliver(results []cellrt.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range results {
-		number := r.Sequence.Owner().(int)
+		if r.Done {
+			select {
+			case s.freed <- struct{}{}:
+			default:
+			}
+		}
+		number, ok := r.Sequence.Owner().(int)
+		if !ok {
+			continue
+		}
 		s.tokens[number] = append(s.tokens[number], r.Tokens...)
 		if !r.Done {
 			continue

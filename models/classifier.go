@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"github.com/cellmq/cellmq/models/classifier"
+	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
 
@@ -18,7 +19,7 @@ type classifierFamily struct {
 func (m *Model) loadClassifier(fsys fs.FS, c config, text []byte) error {
 	var cc classifier.Config
 	if err := json.Unmarshal(text, &cc); err != nil {
-		return &ConfigError{File: configFile, Err: err}
+		return &ConfigError{File: configFile, Err: brief.Error(err)}
 	}
 	cc = cc.WithDefaults()
 	if err := cc.Validate(); err != nil {

@@ -44,8 +44,8 @@ func TestSeeds(t *testing.T) {
 	if sample("a", one) != sample("b", one) {
 		t.Error("with a seed the name matters")
 	}
-	if sample("a", nil) != sample("a", nil) {
-		t.Error("one name, two outputs")
+	if first, again := sample("a", nil), sample("a", nil); first != again {
+		t.Errorf("one name, two outputs: %q and %q", first, again)
 	}
 	outputs := map[string]bool{sample("a", one): true, sample("a", two): true, sample("a", nil): true, sample("b", nil): true, sample("", nil): true}
 	if len(outputs) != 5 {

@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/internal/brief"
 )
 
 // Output is what a request's graph gave when it was run to its end.
@@ -60,7 +62,9 @@ type GoldenError struct {
 	Line int
 	// Field is the key of what differs, for example "tokens" or "logprob".
 	Field string
-	// Got and Want are the model's and the recorded value.
+	// Got and Want are the model's and the recorded value, texts quoted.
+	// Long ones begin
+	// shortly before they differ and are shortened.
 	Got, Want string
 }
 
@@ -124,9 +128,9 @@ func (m *Model) compare(c goldenCase, r *Request, out Output) error {
 	case !slices.Equal(ids, c.Tokens):
 		return m.differs(c, "tokens", ids, c.Tokens)
 	case text != c.Text:
-		return m.differs(c, "text", text, c.Text)
+		return m.differs(c, "text", strconv.Quote(text), strconv.Quote(c.Text))
 	case finishReason(out.Reason) != c.FinishReason:
-		return m.differs(c, "finish_reason", finishReason(out.Reason), c.FinishReason)
+		return m.differs(c, "finish_reason", strconv.Quote(finishReason(out.Reason)), strconv.Quote(c.FinishReason))
 	case c.Label != "":
 		return m.compareLabel(c, r.Outcome())
 	case c.LogProb != nil:
@@ -144,18 +148,24 @@ func (m *Model) compareLogProb(c goldenCase, field string, got, want float64) er
 
 func (m *Model) compareLabel(c goldenCase, o Outcome) error {
 	if o.Label != c.Label {
-		return m.differs(c, "label", o.Label, c.Label)
+		return m.differs(c, "label", strconv.Quote(o.Label), strconv.Quote(c.Label))
 	}
 	last := o.Logits[len(o.Logits)-1]
-	within := func(got, want float32) bool { return math.Abs(float64(got)-float64(want)) <= c.Tolerance }
-	if !slices.EqualFunc(last, c.Logits, within) {
-		return m.differs(c, "logits", last, fmt.Sprintf("%v within %v", c.Logits, c.Tolerance))
+	if len(last) != len(c.Logits) {
+		return m.differs(c, "logits", fmt.Sprintf("%d values", len(last)), len(c.Logits))
+	}
+	for i, want := range c.Logits {
+		if got := last[i]; !(math.Abs(float64(got)-float64(want)) <= c.Tolerance) {
+			return m.differs(c, "logits", fmt.Sprintf("%v at index %d", got, i), fmt.Sprintf("%v within %v", want, c.Tolerance))
+		}
 	}
 	return nil
 }
 
 func (m *Model) differs(c goldenCase, field string, got, want any) error {
-	return &GoldenError{Model: m.name, Line: c.line, Field: field, Got: fmt.Sprint(got), Want: fmt.Sprint(want)}
+	e := &GoldenError{Model: m.name, Line: c.line, Field: field}
+	e.Got, e.Want = brief.Difference(fmt.Sprint(got), fmt.Sprint(want))
+	return e
 }
 
 // finishReason returns a reason's name on the wire.
@@ -187,7 +197,7 @@ func readGolden(fsys fs.FS) ([]goldenCase, error) {
 		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&c); err != nil {
-			return nil, &ConfigError{File: goldenFile, Field: fmt.Sprintf("line %d", n), Err: err}
+			return nil, &ConfigError{File: goldenFile, Field: fmt.Sprintf("line %d", n), Err: brief.Error(err)}
 		}
 		cases = append(cases, c)
 	}

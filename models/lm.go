@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io/fs"
 
+	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/lm"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
@@ -25,7 +26,7 @@ type lmFamily struct {
 func (m *Model) loadLM(fsys fs.FS, c config, text []byte) error {
 	var lc lm.Config
 	if err := json.Unmarshal(text, &lc); err != nil {
-		return &ConfigError{File: configFile, Err: err}
+		return &ConfigError{File: configFile, Err: brief.Error(err)}
 	}
 	lc = lc.WithDefaults()
 	if err := lc.Validate(); err != nil {

@@ -13,7 +13,10 @@ import (
 	"os"
 	"path"
 	"strings"
+	"syscall"
+	"unicode"
 
+	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/safetensors"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
@@ -33,6 +36,7 @@ const (
 	maxWeightsBytes = 4 << 30
 	maxTextBytes    = 64 // of a version or task
 	maxNameBytes    = 64
+	maxFileName     = 255
 )
 
 // The families, by model_type.
@@ -62,8 +66,9 @@ type config struct {
 }
 
 // LoadDir loads every sub-directory of dir that has a config.json, in the
-// order of their names. A model is named like its directory. The error joins
-// those of all models that fail to load.
+// order of their names, but hidden ones. A model is named like its directory.
+// The error joins those of the first models that fail to load and says how many
+// more there are.
 func LoadDir(dir string) ([]*Model, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -71,21 +76,24 @@ func LoadDir(dir string) ([]*Model, error) {
 	}
 	var (
 		models []*Model
-		errs   []error
+		errs   brief.List
 	)
 	for _, e := range entries {
-		sub := os.DirFS(path.Join(dir, e.Name()))
-		if _, err := fs.Stat(sub, configFile); err != nil {
+		if hidden(e.Name()) {
 			continue
+		}
+		sub := os.DirFS(path.Join(dir, e.Name()))
+		if _, err := fs.Stat(sub, configFile); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			continue // something else lies here
 		}
 		m, err := Load(sub, e.Name())
 		if err != nil {
-			errs = append(errs, err)
+			errs.Add(err)
 			continue
 		}
 		models = append(models, m)
 	}
-	return models, errors.Join(errs...)
+	return models, errs.Err()
 }
 
 // Load reads the model in fsys, whose root is the model's directory, and
@@ -115,7 +123,7 @@ func load(fsys fs.FS, name string) (*Model, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, &ConfigError{File: configFile, Err: err}
+		return nil, &ConfigError{File: configFile, Err: brief.Error(err)}
 	}
 	if len(c.Version) > maxTextBytes || len(c.Task) > maxTextBytes {
 		return nil, &ConfigError{File: configFile, Field: "version, task", Err: fmt.Errorf("at most %d bytes wanted", maxTextBytes)}
@@ -167,7 +175,7 @@ func newTokenizer(fsys fs.FS, field string, c *tokenizer.Config, size int) (toke
 	}
 	var vocabulary []byte
 	if c.Vocab != "" {
-		if !fs.ValidPath(c.Vocab) || strings.ContainsAny(c.Vocab, `/\`) {
+		if !plainFile(c.Vocab) {
 			return nil, &ConfigError{File: configFile, Field: field + ".vocab", Err: fmt.Errorf("%.64q, a file of the directory wanted", c.Vocab)}
 		}
 		var err error
@@ -180,6 +188,13 @@ func newTokenizer(fsys fs.FS, field string, c *tokenizer.Config, size int) (toke
 		return nil, &ConfigError{File: configFile, Field: field, Err: err}
 	}
 	return t, nil
+}
+
+// plainFile says whether a name can be that of a file in a model's directory
+// and in an error's text.
+func plainFile(name string) bool {
+	outside := func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) }
+	return len(name) <= maxFileName && fs.ValidPath(name) && !strings.ContainsFunc(name, outside)
 }
 
 // readFile reads a file of at most limit bytes.
@@ -198,8 +213,13 @@ func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
+// hidden says whether a name is none of a model's: editors and tools leave
+// files and links of such names, which may lead nowhere and are not looked at.
+func hidden(name string) bool { return strings.HasPrefix(name, ".") }
+
 // digest hashes names and contents, each after its length, so that no two
-// directories with different files look the same.
+// directories with different files look the same. Hidden files and
+// sub-directories are none of it.
 func digest(fsys fs.FS) (string, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -207,11 +227,14 @@ func digest(fsys fs.FS) (string, error) {
 	}
 	h := sha256.New()
 	for _, e := range entries {
+		if hidden(e.Name()) {
+			continue
+		}
 		s, err := fs.Stat(fsys, e.Name())
 		if err != nil {
 			return "", &ConfigError{File: e.Name(), Err: err}
 		}
-		if !s.Mode().IsRegular() || strings.HasPrefix(e.Name(), ".") {
+		if !s.Mode().IsRegular() {
 			continue
 		}
 		var lengths [16]byte

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/seq2seq"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
@@ -25,7 +26,7 @@ type seq2seqFamily struct {
 func (m *Model) loadSeq2Seq(fsys fs.FS, c config, text []byte) error {
 	var sc seq2seq.Config
 	if err := json.Unmarshal(text, &sc); err != nil {
-		return &ConfigError{File: configFile, Err: err}
+		return &ConfigError{File: configFile, Err: brief.Error(err)}
 	}
 	sc = sc.WithDefaults()
 	if err := sc.Validate(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/tokenizer"
 	"github.com/cellmq/cellmq/models/tree"
 )
@@ -20,7 +21,7 @@ type treeFamily struct {
 func (m *Model) loadTree(fsys fs.FS, c config, text []byte) error {
 	var tc tree.Config
 	if err := json.Unmarshal(text, &tc); err != nil {
-		return &ConfigError{File: configFile, Err: err}
+		return &ConfigError{File: configFile, Err: brief.Error(err)}
 	}
 	tc = tc.WithDefaults()
 	if err := tc.Validate(); err != nil {

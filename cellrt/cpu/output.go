@@ -16,9 +16,8 @@ func (s *greedyStep) run(b *batch) { b.eachRow(s, s.width*activationWork) }
 func (s *greedyStep) rows(b *batch, from, to int) {
 	logits := b.value(s.op.Logits)
 	for r := from; r < to; r++ {
-		token, logProb, logSum := kernel.Greedy(logits.Row(r, s.width))
-		out := &b.out[r]
-		out.Token, out.LogProb, out.LogSum = int32(token), logProb, logSum
+		token, logProb := kernel.Greedy(logits.Row(r, s.width))
+		b.out[r].Token, b.out[r].LogProb = int32(token), logProb
 	}
 }
 

@@ -1,10 +1,10 @@
 package classifier
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/internal/tensors"
 	"github.com/cellmq/cellmq/models/safetensors"
 )
@@ -108,7 +108,7 @@ type builder struct {
 	layout *cellrt.Layout
 	states []state // by layer
 	cells  []*cellrt.Cell
-	errs   []error
+	errs   brief.List
 }
 
 // state names a layer's fields. A GRU has no c, the last layer no ring.
@@ -140,7 +140,7 @@ func (b *builder) build() error {
 		b.buildHead(fmt.Sprintf("ramp.%d", i), i, ramp)
 	}
 	b.buildHead("classifier", b.config.NumLayers-1, b.w.classifier)
-	return errors.Join(b.errs...)
+	return b.errs.Err()
 }
 
 // buildLayer builds the cell of one position of a layer.
@@ -183,8 +183,6 @@ func (b *builder) buildHead(name string, layer int, w tensors.Linear) {
 
 func (b *builder) finish(cb *cellrt.CellBuilder) {
 	cell, err := cb.Build()
-	if err != nil {
-		b.errs = append(b.errs, err)
-	}
+	b.errs.Add(err)
 	b.cells = append(b.cells, cell)
 }

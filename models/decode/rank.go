@@ -1,7 +1,5 @@
 package decode
 
-import "github.com/cellmq/cellmq/cellrt"
-
 // candidate is a token with its logit.
 type candidate struct {
 	id    int32
@@ -76,12 +74,4 @@ func (h heap) sink(i int) {
 		h[i], h[child] = h[child], h[i]
 		i = child
 	}
-}
-
-// logProb returns the log-probability of a token.
-func logProb(out cellrt.Output, id int32) float32 {
-	if id == out.Token {
-		return out.LogProb
-	}
-	return out.Values[id] - out.LogSum
 }

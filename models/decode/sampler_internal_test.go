@@ -2,6 +2,7 @@ package decode
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -146,5 +147,22 @@ func TestSamplingAllocatesNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(50, func() { d.choose(logits, step); step++ }); n != 0 {
 			t.Errorf("%+v: %v allocations", s, n)
 		}
+	}
+}
+
+func BenchmarkSampler(b *testing.B) {
+	logits := make([]float32, 256)
+	for i := range logits {
+		logits[i] = float32(i*i%67) / 8
+	}
+	for _, s := range []Sampling{{Temperature: 1}, {Temperature: 1, TopK: 40}, {Temperature: 1, TopP: 0.9}} {
+		b.Run(fmt.Sprintf("%+v", s), func(b *testing.B) {
+			d := newSampler(s, len(logits))
+			step := uint64(0)
+			for b.Loop() {
+				d.choose(logits, step)
+				step++
+			}
+		})
 	}
 }

@@ -128,7 +128,7 @@ func (s *Search) Take(entry int32, out cellrt.Output) (complete bool, err error)
 	row := int(entry) % s.stride
 	ranks := s.ranks[row][:0]
 	for _, c := range best(s.scratch, out.Values, s.width) {
-		ranks = append(ranks, extension{token: c.id, logProb: logProb(out, c.id)})
+		ranks = append(ranks, extension{token: c.id, logProb: out.LogProbOf(c.id)})
 	}
 	s.ranks[row] = ranks
 	s.awaited--

@@ -36,7 +36,7 @@ func reference(w world, k, bound int) []hypothesis {
 			}
 			slices.SortStableFunc(order, func(a, b int32) int { return -cmp.Compare(out.Values[a], out.Values[b]) })
 			for _, t := range order {
-				p := float64(out.Values[t] - out.LogSum)
+				p := float64(out.LogProbOf(t))
 				all = append(all, hypothesis{tokens: append(slices.Clone(h.tokens), t), score: h.score + p})
 			}
 		}

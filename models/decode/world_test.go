@@ -32,8 +32,7 @@ func (w world) output(prefix []int32) cellrt.Output {
 		}
 		sum += math.Exp(float64(out.Values[i]))
 	}
-	out.LogSum = float32(math.Log(sum))
-	out.LogProb = out.Values[out.Token] - out.LogSum
+	out.LogProb = out.Values[out.Token] - float32(math.Log(sum))
 	return out
 }
 

@@ -80,7 +80,7 @@ func (w *Writer) Take(out cellrt.Output, f *cellrt.Frontier) (int32, Next) {
 	t := cellrt.Token{ID: out.Token, LogProb: out.LogProb}
 	if w.sampler != nil {
 		t.ID = w.sampler.choose(out.Values, w.step)
-		t.LogProb = logProb(out, t.ID)
+		t.LogProb = out.LogProbOf(t.ID)
 		w.step++
 	}
 	if t.ID == w.end {
@@ -134,7 +134,7 @@ func (w *Writer) best(out cellrt.Output) []cellrt.Candidate {
 	}
 	start := len(w.top)
 	for _, c := range best(w.ranks, out.Values, n) {
-		w.top = append(w.top, cellrt.Candidate{ID: c.id, LogProb: logProb(out, c.id)})
+		w.top = append(w.top, cellrt.Candidate{ID: c.id, LogProb: out.LogProbOf(c.id)})
 	}
 	return w.top[start:len(w.top):len(w.top)]
 }

@@ -82,7 +82,7 @@ func TestWriterSamples(t *testing.T) {
 			t.Fatalf("seed %d: %v, then %v", seed, got.chosen, again.chosen)
 		}
 		for i, tok := range got.tokens {
-			if out := w.output(got.chosen[:i]); tok.LogProb != out.Values[tok.ID]-out.LogSum {
+			if out := w.output(got.chosen[:i]); tok.LogProb != out.LogProbOf(tok.ID) {
 				t.Errorf("token %d of %v has log-probability %v", i, got.chosen, tok.LogProb)
 			}
 		}
@@ -125,7 +125,7 @@ func TestWriterLogProbs(t *testing.T) {
 				t.Fatalf("%d candidates, want %d", len(tok.Top), n)
 			}
 			for k, c := range tok.Top {
-				if c.ID != order[k] || c.LogProb != out.Values[c.ID]-out.LogSum {
+				if c.ID != order[k] || c.LogProb != out.LogProbOf(c.ID) {
 					t.Fatalf("token %d: candidate %d is %v, want token %d", i, k, c, order[k])
 				}
 			}

@@ -17,6 +17,10 @@ const (
 	layersArgs = 3
 )
 
+// layersAhead is how many positions of a text may be given out at once: the next
+// one is known while the input is read, and no other cell waits for its turn.
+const layersAhead = 4
+
 // Arguments of a project node.
 const (
 	argEntry    cellrt.Arg = iota // entry of the state it reads
@@ -106,7 +110,12 @@ func buildLayers(layout *cellrt.Layout, w *weights, states []state) (*cellrt.Cel
 		}
 		cb.Store(states[i].h, argTo, 0, x)
 	}
-	return cb.Build()
+	cell, err := cb.Build()
+	if err != nil {
+		return nil, err
+	}
+	cell.LookAhead = layersAhead
+	return cell, nil
 }
 
 // buildProject builds the cell that makes a position's logits.

@@ -42,7 +42,7 @@ func (g *ScoreGraph) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontie
 			f.Fail(cellrt.ErrNumerical)
 			return
 		}
-		g.sum += float64(out.Values[g.input[g.read]] - out.LogSum)
+		g.sum += float64(out.LogProbOf(g.input[g.read]))
 		g.read++
 	}
 	if g.read == len(g.input) {

@@ -15,6 +15,10 @@ const (
 	encoderArgs = 3
 )
 
+// encoderAhead is how many positions of a source may be given out at once: all of
+// it is known, and no other cell waits for its turn.
+const encoderAhead = 4
+
 // Arguments of a decoder node.
 const (
 	argInput    cellrt.Arg = iota // previous target token
@@ -51,7 +55,7 @@ func (b *builder) buildEncoder() {
 	if o := b.outputs[len(b.outputs)-1]; o.stored {
 		cb.Store(o.field, argPosition, 0, x)
 	}
-	b.finish(cb)
+	b.finish(cb, encoderAhead)
 }
 
 // buildDirection builds the cell of one layer and direction of a bidirectional
@@ -69,7 +73,7 @@ func (b *builder) buildDirection(i, direction int, name string) {
 	if o := b.outputs[i]; o.stored {
 		cb.Store(o.field, argPosition, direction*b.config.EncoderHidden, h)
 	}
-	b.finish(cb)
+	b.finish(cb, encoderAhead)
 }
 
 // buildBridge builds the cell that turns the encoder's last states, both
@@ -89,7 +93,7 @@ func (b *builder) buildBridge() {
 			cb.Store(b.decoder[i].c, cellrt.Zero, 0, cb.Linear(b.w.bridgeC.Weight, b.w.bridgeC.Bias, cellrt.None, cs...))
 		}
 	}
-	b.finish(cb)
+	b.finish(cb, 1)
 }
 
 // buildDecoder builds the cell of one output token.
@@ -107,5 +111,5 @@ func (b *builder) buildDecoder() {
 	logits := cb.Linear(b.w.out.Weight, b.w.out.Bias, cellrt.None, y)
 	cb.Greedy(logits)
 	cb.Expose(logits)
-	b.finish(cb)
+	b.finish(cb, 1)
 }

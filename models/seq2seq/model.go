@@ -1,11 +1,11 @@
 package seq2seq
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/models/decode"
+	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/safetensors"
 )
 
@@ -61,7 +61,7 @@ type builder struct {
 	w      *weights
 	layout *cellrt.Layout
 	cells  []*cellrt.Cell
-	errs   []error
+	errs   brief.List
 
 	encoder [][]state // by layer, then direction
 	decoder []state
@@ -121,13 +121,16 @@ func (b *builder) build() error {
 	}
 	b.buildBridge()
 	b.buildDecoder()
-	return errors.Join(b.errs...)
+	return b.errs.Err()
 }
 
-func (b *builder) finish(cb *cellrt.CellBuilder) {
+// finish adds a cell to the program, with its look-ahead.
+func (b *builder) finish(cb *cellrt.CellBuilder, ahead int) {
 	cell, err := cb.Build()
 	if err != nil {
-		b.errs = append(b.errs, err)
+		b.errs.Add(err)
+	} else {
+		cell.LookAhead = ahead
 	}
 	b.cells = append(b.cells, cell)
 }

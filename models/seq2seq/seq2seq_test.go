@@ -315,6 +315,38 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestSearchIgnoresTheOrder searches with the rows of a step in any order and
+// compares with oldest first.
+func TestSearchIgnoresTheOrder(t *testing.T) {
+	t.Parallel()
+	for name, c := range shapes() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, _ := setup(t, c)
+			rng := rand.New(rand.NewPCG(6, 2))
+			ordered, shuffled := oracle.New(m.Program()), oracle.New(m.Program())
+			shuffled.Order = rng.IntN
+			for range 6 {
+				source := [][]int32{randomSource(rng, c, 1+rng.IntN(5)), randomSource(rng, c, 1+rng.IntN(5))}
+				source = source[rng.IntN(2):]
+				o := decode.Options{MaxTokens: 9 * len(source), BeamWidth: 2 + rng.IntN(4), NBest: 1}
+				first, second := m.Graph(source, o), m.Graph(source, o)
+				want, err := ordered.Run(first)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := shuffled.Run(second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.EqualFunc(got.Tokens, want.Tokens, sameToken) || got.Reason != want.Reason || first.LogProb() != second.LogProb() {
+					t.Fatalf("got %v %v %v, want %v %v %v", got.Tokens, got.Reason, second.LogProb(), want.Tokens, want.Reason, first.LogProb())
+				}
+			}
+		})
+	}
+}
+
 func TestAdvanceAllocatesNothing(t *testing.T) {
 	c := small()
 	c.Bidirectional, c.NumLayers, c.Attention = true, 2, seq2seq.LuongGeneral

@@ -18,7 +18,7 @@ type weights struct {
 
 // loadWeights takes every tensor of a model with configuration c out of f. A
 // tensor that is missing, has another shape or is not the model's is an error;
-// all of them are reported together.
+// the first of each are reported together.
 func loadWeights(c Config, f *safetensors.File) (*weights, int, error) {
 	t, kind := tensors.NewTaker(f), c.kind()
 	w := &weights{

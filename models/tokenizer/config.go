@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/cellmq/cellmq/models/internal/brief"
 )
 
 // Config describes a tokenizer in a model's configuration: an object, or just
@@ -89,7 +91,7 @@ func New(c Config, vocabulary []byte, size int) (Tokenizer, error) {
 func readVocabulary(b []byte, size int) ([]string, error) {
 	var tokens []string
 	if err := json.Unmarshal(b, &tokens); err != nil {
-		return nil, fmt.Errorf("vocabulary: %w", err)
+		return nil, fmt.Errorf("vocabulary: %w", brief.Error(err))
 	}
 	if len(tokens) != size || size > maxVocabTokens {
 		return nil, fmt.Errorf("vocabulary has %d tokens, the model %d, at most %d wanted", len(tokens), size, maxVocabTokens)

@@ -201,14 +201,14 @@ func greedy(logits []float64) cellrt.Output {
 	best := 0
 	for i, v := range logits {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return cellrt.Output{LogProb: float32(math.NaN()), LogSum: float32(math.NaN())}
+			return cellrt.Output{LogProb: float32(math.NaN())}
 		}
 		if v > logits[best] {
 			best = i
 		}
 	}
 	sum := logSumExp(logits)
-	return cellrt.Output{Token: int32(best), LogProb: float32(logits[best] - sum), LogSum: float32(sum)}
+	return cellrt.Output{Token: int32(best), LogProb: float32(logits[best] - sum)}
 }
 
 func row(m *cellrt.Matrix, i int) []float64 {

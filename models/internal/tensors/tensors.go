@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/safetensors"
 )
 
@@ -45,7 +46,7 @@ type Taker struct {
 	file       *safetensors.File
 	taken      map[string]bool
 	parameters int
-	errs       []error
+	errs       brief.List
 }
 
 // NewTaker returns a taker of f's tensors.
@@ -99,17 +100,29 @@ func (t *Taker) Recurrent(k Kind, module, suffix string, in, hidden int) Recurre
 	return w
 }
 
-// Finish returns the number of parameters taken. Its error joins all that was
-// wrong, and names the tensors that nobody took.
+// Finish returns the number of parameters taken. Its error joins the first
+// faults of those taken and the first tensors that nobody took, and says how
+// many more there are of each.
 func (t *Taker) Finish() (parameters int, err error) {
+	var unknown brief.List
 	for _, tensor := range t.file.Tensors() {
 		if !t.taken[tensor.Name] {
-			t.fail("tensor %.64s: shape %v, not part of the model", tensor.Name, tensor.Shape)
+			unknown.Add(fmt.Errorf("tensor %s: shape %v, not part of the model", plain(tensor.Name), tensor.Shape))
 		}
 	}
-	return t.parameters, errors.Join(t.errs...)
+	return t.parameters, errors.Join(t.errs.Err(), unknown.Err())
 }
 
 func (t *Taker) fail(format string, args ...any) {
-	t.errs = append(t.errs, fmt.Errorf(format, args...))
+	t.errs.Add(fmt.Errorf(format, args...))
+}
+
+// plain returns a tensor's name as it is when it is short and printable, else
+// quoted and shortened.
+func plain(name string) string {
+	quoted := fmt.Sprintf("%.64q", name)
+	if quoted == `"`+name+`"` {
+		return name
+	}
+	return quoted
 }

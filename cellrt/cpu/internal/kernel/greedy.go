@@ -2,15 +2,13 @@ package kernel
 
 import "math"
 
-// Greedy returns the lowest index of the largest logit, the logarithm of its
-// softmax, and that of the softmax's denominator, logSum: a logit less logSum
-// is the logarithm of its softmax, in the same bits for the largest. When a
-// logit is not finite it returns 0 and NaN twice.
-func Greedy(logits []float32) (index int, logProb, logSum float32) {
+// Greedy returns the lowest index of the largest logit and the logarithm of its
+// softmax, accurate however close to 0 it is. When a logit is not finite it
+// returns 0 and NaN.
+func Greedy(logits []float32) (index int, logProb float32) {
 	for i, x := range logits {
 		if x-x != 0 {
-			nan := float32(math.NaN())
-			return 0, nan, nan
+			return 0, float32(math.NaN())
 		}
 		if x > logits[index] {
 			index = i
@@ -23,6 +21,5 @@ func Greedy(logits []float32) (index int, logProb, logSum float32) {
 			others += float64(Exp(x - largest))
 		}
 	}
-	logSum = float32(float64(largest) + log1p(others))
-	return index, largest - logSum, logSum
+	return index, float32(0 - log1p(others)) // 0, not -0, for a certain one
 }
