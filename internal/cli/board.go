@@ -71,7 +71,11 @@ func ended(f *broker.Frame) string {
 	if f.Final.Label != "" {
 		return fmt.Sprintf("%s  (%d ms)", classification(f.Final), ms)
 	}
-	return fmt.Sprintf("%s  (%d tokens, %s, %d ms)", oneLine(f.Text), len(f.Tokens), f.Final.FinishReason, ms)
+	tokens := "tokens"
+	if len(f.Tokens) == 1 {
+		tokens = "token"
+	}
+	return fmt.Sprintf("%s  (%d %s, %s, %d ms)", oneLine(f.Text), len(f.Tokens), tokens, f.Final.FinishReason, ms)
 }
 
 // fail ends the stream of label i with an error.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -241,4 +243,46 @@ func TestHealth(t *testing.T) {
 	run(t, "", "health", server.URL+"/bad").want(t, 1, "draining", "503")
 	run(t, "", "health", "http://127.0.0.1:1/").want(t, 1, "", "refused")
 	run(t, "", "health", "://").want(t, 2, "", "")
+}
+
+// TestInterruptedWhileReading interrupts a request whose input does not end, as
+// somebody does who forgot to give one on a terminal.
+func TestInterruptedWhileReading(t *testing.T) {
+	t.Parallel()
+	server := brokertest.Server(t)
+	in, keep := io.Pipe()
+	t.Cleanup(func() { _ = keep.Close() }) // lets the reader go
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, _ = io.WriteString(keep, "queued\n") // when it was read, the command reads
+		cancel()
+	}()
+	var out, errs bytes.Buffer
+	code := cli.Main(ctx, []string{"request", "--nats-url", server.URL(), "g2p-en"}, in, &out, &errs)
+	if code != 130 {
+		t.Errorf("exit code %d, stderr %s", code, &errs)
+	}
+}
+
+// TestInterruptedWhileConnecting meets a server that says nothing.
+func TestInterruptedWhileConnecting(t *testing.T) {
+	t.Parallel()
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mute.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if c, err := mute.Accept(); err == nil {
+			cancel()
+			<-ctx.Done()
+			t.Cleanup(func() { _ = c.Close() })
+		}
+	}()
+	var out, errs bytes.Buffer
+	code := cli.Main(ctx, []string{"request", "--nats-url", "nats://" + mute.Addr().String(), "g2p-en", "hello"}, strings.NewReader(""), &out, &errs)
+	if code != 130 {
+		t.Errorf("exit code %d, stderr %s", code, &errs)
+	}
 }

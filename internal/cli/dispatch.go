@@ -50,7 +50,7 @@ func (d *dispatch) run(ctx context.Context, inputs []string) error {
 	var requests sync.WaitGroup
 	slots := make(chan struct{}, d.options.concurrency)
 	total := 0
-	err := eachInput(d.streams.in, inputs, func(input string) error {
+	err := eachInput(ctx, d.streams.in, inputs, func(input string) error {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
@@ -116,6 +116,7 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 	}
 	hint := time.AfterFunc(silence, d.hint)
 	defer hint.Stop()
+	var cut error
 	output := &textOutput{whole: d.options.decoding.beam > 1}
 	for frame, err := range stream.Frames() {
 		hint.Stop()
@@ -127,6 +128,7 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 		if err != nil {
 			return err
 		}
+		cut = cutShort(&frame)
 		if d.options.json {
 			continue
 		}
@@ -140,7 +142,7 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 			return err
 		}
 	}
-	return nil
+	return cut
 }
 
 // report counts a request that failed and says why.
@@ -172,8 +174,22 @@ func printJSON(place *place, frame *broker.Frame) error {
 	return place.write(string(line) + "\n")
 }
 
+// cutShort says that a request ended before the model was done, which a script
+// must be able to tell from a whole output.
+func cutShort(f *broker.Frame) error {
+	if f.Final == nil {
+		return nil
+	}
+	switch reason := f.Final.FinishReason; reason {
+	case broker.FinishCancelled, broker.FinishDeadline, broker.FinishClientGone:
+		return fmt.Errorf("ended early: %s", reason)
+	default:
+		return nil
+	}
+}
+
 // eachInput calls send for every input: those given, else the lines of in.
-func eachInput(in io.Reader, inputs []string, send func(string) error) error {
+func eachInput(ctx context.Context, in io.Reader, inputs []string, send func(string) error) error {
 	for _, input := range inputs {
 		if err := send(input); err != nil {
 			return err
@@ -182,15 +198,56 @@ func eachInput(in io.Reader, inputs []string, send func(string) error) error {
 	if len(inputs) > 0 {
 		return nil
 	}
-	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
-	for lines.Scan() {
-		if err := send(lines.Text()); err != nil {
-			return err
+	lines := readLines(ctx, in)
+	for {
+		select {
+		case l, more := <-lines:
+			if !more {
+				return nil
+			}
+			if l.err != nil {
+				return fmt.Errorf("read stdin: %w", l.err)
+			}
+			if err := send(l.text); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read stdin: %w", err)
-	}
-	return nil
+}
+
+// line is a line of input, or why there are no more.
+type line struct {
+	text string
+	err  error
+}
+
+// readLines reads in until its end, an error or the end of ctx. A read that
+// waits for a terminal cannot be called off: the goroutine then stays until the
+// process ends.
+func readLines(ctx context.Context, in io.Reader) <-chan line {
+	lines := make(chan line)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(in)
+		scanner.Buffer(make([]byte, 0, 64<<10), maxLine)
+		post := func(l line) bool {
+			select {
+			case lines <- l:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		for scanner.Scan() {
+			if !post(line{text: scanner.Text()}) {
+				return
+			}
+		}
+		if err := scanner.Err(); err != nil {
+			post(line{err: err})
+		}
+	}()
+	return lines
 }

@@ -80,10 +80,14 @@ func dial(ctx context.Context, cfg worker.Config) (*nats.Conn, error) {
 		options = append(options, nats.UserCredentials(cfg.NatsCredentials))
 	}
 	nc, err := broker.Dial(ctx, url, "cellmq client", slog.New(slog.DiscardHandler), options...)
-	if err != nil {
+	switch {
+	case err == nil:
+		return nc, nil
+	case ctx.Err() != nil, errors.Is(err, nats.ErrAuthorization):
+		return nil, err // not for want of a server
+	default:
 		return nil, noServerError{url: url, err: err}
 	}
-	return nc, nil
 }
 
 // noServerError tells the user what to start.

@@ -102,3 +102,19 @@ func TestBoardTakesBackDrafts(t *testing.T) {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
+
+func TestCutShortFails(t *testing.T) {
+	t.Parallel()
+	for reason, fails := range map[broker.FinishReason]bool{
+		broker.FinishStop: false, broker.FinishLength: false,
+		broker.FinishCancelled: true, broker.FinishDeadline: true, broker.FinishClientGone: true,
+	} {
+		f := broker.Frame{Type: broker.FrameFinal, Final: &broker.Final{FinishReason: reason}}
+		if err := cutShort(&f); (err != nil) != fails {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+	if err := cutShort(&broker.Frame{Type: broker.FrameToken}); err != nil {
+		t.Error(err)
+	}
+}
