@@ -105,6 +105,40 @@ func TestCancelledSearchHasNoOutput(t *testing.T) {
 	eventually(t, "it leaves", func() bool { return w.Running() == 0 && w.Stats().Running == 0 })
 }
 
+// TestCancelledSegments cancels searches of several words at different moments:
+// what earlier words gave is no output either.
+func TestCancelledSegments(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	start(t, server, worker.Deps{Models: []*models.Model{silent(t, "g2p-en")}}, func(c *worker.Config) { c.FrameInterval = 0 })
+	nc := connect(t, server)
+	cancelled := 0
+	for i := range 12 {
+		id := fmt.Sprintf("request%03d", i)
+		out := subscribe(t, nc, "infer.out.me."+id)
+		publish(t, nc, "infer.rt.g2p-en", out.Subject,
+			[]byte(`{"input": "to be or not to be that is the question", "beam_width": 4, "n_best": 1}`), "Nats-Msg-Id", id)
+		final := nextFrame(t, out)
+		for final.Revision < 4+i && !final.Type.Terminal() {
+			final = nextFrame(t, out)
+		}
+		if !final.Type.Terminal() {
+			cancel(t, nc, "me", id)
+			final = lastFrame(t, out)
+		}
+		if final.Final == nil || final.Final.FinishReason != broker.FinishCancelled {
+			continue // it was faster
+		}
+		cancelled++
+		if x := final.Final; final.Tokens != nil || final.Text != "" || x.Alternatives != nil || x.LogProb != 0 {
+			t.Errorf("cancelled with %q, alternatives %+v, log-probability %v", final.Text, x.Alternatives, x.LogProb)
+		}
+	}
+	if cancelled == 0 {
+		t.Error("none was cancelled")
+	}
+}
+
 // TestCharactersAndStops has tokens that are bytes of characters, so that
 // characters and stop texts lie across tokens and frames. What the frames add
 // up to, each of them whole characters, is the final text.

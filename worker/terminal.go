@@ -7,6 +7,7 @@ import (
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models"
 )
 
 // closeRetry is how long the publisher waits before it tries again to send a
@@ -100,6 +101,9 @@ func (p *publisher) final(r *run, reason broker.FinishReason, now time.Time) (ou
 	}
 	if r.unfolded != nil && r.seq != nil {
 		o := r.unfolded.Outcome()
+		if r.err != nil && len(r.view) == 0 {
+			o = models.Outcome{} // a search's hypotheses are output once it has ended
+		}
 		setOutcome(final, r.unfolded, &o)
 		p.rest(r, o.Cut, now)
 	}
