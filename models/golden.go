@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/models/internal/brief"
 )
@@ -63,8 +65,7 @@ type GoldenError struct {
 	// Field is the key of what differs, for example "tokens" or "logprob".
 	Field string
 	// Got and Want are the model's and the recorded value, texts quoted.
-	// Long ones begin
-	// shortly before they differ and are shortened.
+	// Long ones begin shortly before they differ and are shortened.
 	Got, Want string
 }
 
@@ -73,16 +74,24 @@ func (e *GoldenError) Error() string {
 	return fmt.Sprintf("model %s: golden.jsonl line %d: %s is %s, want %s", e.Model, e.Line, e.Field, e.Got, e.Want)
 }
 
-// VerifyGolden runs the model's golden inputs, one after the other, and
+// VerifyGolden runs the model's golden inputs, atOnce of them at a time, and
 // returns a [*GoldenError] for the first line whose output is not the one
-// recorded. A model without golden.jsonl passes.
-func (m *Model) VerifyGolden(ctx context.Context, run Run) error {
-	for _, c := range m.golden {
-		if err := m.verify(ctx, run, c); err != nil {
-			return err
-		}
+// recorded. Run is called from several goroutines. A model without golden.jsonl
+// passes.
+func (m *Model) VerifyGolden(ctx context.Context, atOnce int, run Run) error {
+	errs := make([]error, len(m.golden))
+	var cases errgroup.Group
+	cases.SetLimit(max(atOnce, 1))
+	for i, c := range m.golden {
+		cases.Go(func() error {
+			errs[i] = m.verify(ctx, run, c)
+			return errs[i]
+		})
 	}
-	return nil
+	if cases.Wait() == nil {
+		return nil
+	}
+	return errs[slices.IndexFunc(errs, func(err error) bool { return err != nil })]
 }
 
 func (m *Model) verify(ctx context.Context, run Run, c goldenCase) error {

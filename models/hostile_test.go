@@ -249,7 +249,7 @@ func TestHostileGoldenGivesShortErrors(t *testing.T) {
 				if err != nil {
 					return
 				}
-				checkBrief(t, m.VerifyGolden(t.Context(), runOracle(m)))
+				checkBrief(t, m.VerifyGolden(t.Context(), 1, runOracle(m)))
 			})
 		}
 	}

@@ -70,7 +70,7 @@ func (w *Worker) load(ctx context.Context, found []*models.Model) error {
 			return fmt.Errorf("%w: %s: %w", ErrModel, m.Name(), err)
 		}
 		s := &served{model: m, loaded: loaded}
-		if err := m.VerifyGolden(ctx, func(ctx context.Context, r *models.Request) (models.Output, error) {
+		if err := m.VerifyGolden(ctx, slots, func(ctx context.Context, r *models.Request) (models.Output, error) {
 			return w.rehearse(ctx, s, r)
 		}); err != nil {
 			return fmt.Errorf("%w: %s: golden outputs: %w", ErrModel, m.Name(), err)

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cellmq/cellmq/cellrt"
@@ -51,17 +52,17 @@ func TestModels(t *testing.T) {
 			if m.Name() != name {
 				t.Errorf("model %s is named %s", name, m.Name())
 			}
-			ran := 0
+			var ran atomic.Int64
 			run := serve(t, m).Run
-			err = m.VerifyGolden(t.Context(), func(ctx context.Context, r *models.Request) (models.Output, error) {
-				ran++
+			err = m.VerifyGolden(t.Context(), slots, func(ctx context.Context, r *models.Request) (models.Output, error) {
+				ran.Add(1)
 				return run(ctx, r)
 			})
 			if err != nil {
 				t.Error(err)
 			}
-			if ran < 32 {
-				t.Errorf("%d golden requests, want at least 32", ran)
+			if n := ran.Load(); n < 32 {
+				t.Errorf("%d golden requests, want at least 32", n)
 			}
 			dir, err := zoo.FS(name)
 			if err != nil {
