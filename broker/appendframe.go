@@ -68,7 +68,7 @@ func finalFields(f *Frame) int {
 	if x == nil {
 		x = &Final{}
 	}
-	return 10 + count(x.Label != "", len(x.Scores) > 0, len(x.Alternatives) > 0, x.Echo != nil, len(f.Meta) > 0)
+	return 10 + count(x.Label != "", len(x.Scores) > 0, len(x.Alternatives) > 0, len(f.LogProbs) > 0, x.Echo != nil, len(f.Meta) > 0)
 }
 
 func (w *writer) model(f *Frame) {
@@ -122,6 +122,9 @@ func (w *writer) final(f *Frame, meta Meta) {
 	w.float("logprob", x.LogProb)
 	w.classes(x)
 	w.alternatives(x.Alternatives)
+	if len(f.LogProbs) > 0 {
+		w.logProbs(f.LogProbs)
+	}
 	w.key("usage")
 	w.open(2)
 	w.int("input_tokens", int64(x.Usage.InputTokens))

@@ -80,10 +80,14 @@ type Frame struct {
 	Tokens []int32
 	// Index is the position of the first id of a token frame.
 	Index int
-	// LogProbs has the candidates of each token of a token frame, best first.
+	// LogProbs has the candidates of each token of a token frame, best first;
+	// the token itself comes last when it is none of the best. A final frame has
+	// them when no token frames were wanted.
 	LogProbs [][]TokenLogProb
-	// Provisional marks the text of a search that may still change; Revision
-	// counts its versions.
+	// Provisional marks the whole text of a search as it looks now. It takes
+	// the place of the provisional one before and is no part of the output,
+	// whose tokens follow. Revision counts its versions, some of which are never
+	// sent.
 	Provisional bool
 	Revision    int
 

@@ -36,6 +36,10 @@ func frames() map[string]Frame {
 				Deterministic: true, Echo: &Input{Text: "in"},
 			},
 		},
+		"final alone": {
+			Type: FrameFinal, ID: "abcdefgh", Text: "ab", Tokens: []int32{1, 2}, Final: &Final{LogProb: -1},
+			LogProbs: [][]TokenLogProb{{{ID: 1, LogProb: -0.25}, {ID: 3, LogProb: math.NaN()}}, {{ID: 2, LogProb: -0.5}}},
+		},
 		"plain final": {Type: FrameFinal, ID: "abcdefgh", Final: &Final{LogProb: math.NaN(), Echo: &Input{IDs: []int32{1}, IsIDs: true}}},
 	}
 }
@@ -168,6 +172,8 @@ func TestTracker(t *testing.T) {
 		{"stale attempt", []Frame{tok(2, 0, 0, "a", 1), tok(1, 5, 0, "xyz", 7, 8), tok(2, 1, 1, "b", 2)}, "ab", []int32{1, 2}, 0},
 		{"hole", []Frame{tok(1, 0, 0, "a", 1), tok(1, 2, 2, "c", 3)}, "ac", []int32{1, 3}, 1},
 		{"replay after a hole", []Frame{tok(1, 0, 0, "a", 1), tok(1, 2, 2, "c", 3), tok(2, 0, 0, "abc", 1, 2, 3), tok(2, 1, 3, "d", 4)}, "acd", []int32{1, 3, 4}, 1},
+		{"text without tokens after a hole", []Frame{tok(1, 0, 0, "a", 1), tok(1, 2, 2, "c", 3), tok(1, 3, 3, "d")}, "acd", []int32{1, 3}, 1},
+		{"replayed text without tokens after a hole", []Frame{tok(1, 0, 0, "a", 1), tok(1, 2, 2, "c", 3), tok(1, 3, 3, "d"), tok(2, 0, 0, "abc", 1, 2, 3), tok(2, 1, 3, "d")}, "acd", []int32{1, 3}, 1},
 		{"new epoch", []Frame{tok(3, 0, 0, "a", 1), {Type: FrameToken, Epoch: 2, Attempt: 1, Text: "ab", Tokens: []int32{1, 2}}}, "ab", []int32{1, 2}, 0},
 	}
 	for _, tt := range tests {
@@ -186,6 +192,38 @@ func TestTracker(t *testing.T) {
 				t.Errorf("text %q, ids %v, %d holes", text, ids, tr.holes)
 			}
 		})
+	}
+}
+
+// TestTrackerKeepsProvisionalApart wants the provisional texts of a search in
+// the order of their revisions, none after output, and none in the output.
+func TestTrackerKeepsProvisionalApart(t *testing.T) {
+	t.Parallel()
+	draft := func(attempt, seq uint64, revision int, text string) Frame {
+		return Frame{
+			Type: FrameToken, Epoch: 1, Attempt: attempt, Seq: seq, Provisional: true, Revision: revision,
+			Text: text, Tokens: make([]int32, len(text)),
+		}
+	}
+	var tr tracker
+	var shown []string
+	output := ""
+	for _, f := range []Frame{
+		draft(1, 0, 1, "a"), draft(1, 1, 3, "ba"),
+		draft(2, 0, 1, "a"), draft(2, 1, 2, "b"), draft(2, 2, 3, "ba"), draft(2, 3, 4, "bcd"),
+		{Type: FrameToken, Epoch: 1, Attempt: 2, Seq: 4, Text: "xyz", Tokens: []int32{7, 8, 9}},
+		draft(3, 0, 1, "a"), draft(3, 1, 5, "bcde"),
+		{Type: FrameToken, Epoch: 1, Attempt: 3, Seq: 2, Text: "xyz", Tokens: []int32{7, 8, 9}},
+	} {
+		switch news := tr.accept(&f); {
+		case news && f.Provisional:
+			shown = append(shown, f.Text)
+		case news:
+			output += f.Text
+		}
+	}
+	if diff := cmp.Diff([]string{"a", "ba", "bcd"}, shown); diff != "" || output != "xyz" {
+		t.Errorf("output %q, shown %v", output, shown)
 	}
 }
 

@@ -165,15 +165,15 @@ func (s *TokenStream) Heartbeat(phase string) error {
 	return s.emit()
 }
 
-// Final ends the stream with the whole output: Text, Tokens, Model, Version,
-// Digest, Final and Meta of f count. Settle the lease after it. An output that
+// Final ends the stream with the whole output: Text, Tokens, LogProbs, Model,
+// Version, Digest, Final and Meta of f count. Settle the lease after it. An output that
 // does not fit into a message is [ErrFrameTooLarge]; Fail then ends the stream.
 func (s *TokenStream) Final(f *Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.frame = Frame{
-		Type: FrameFinal, Text: f.Text, Tokens: f.Tokens, Model: f.Model, Version: f.Version, Digest: f.Digest,
-		Final: f.Final, Meta: f.Meta,
+		Type: FrameFinal, Text: f.Text, Tokens: f.Tokens, LogProbs: f.LogProbs,
+		Model: f.Model, Version: f.Version, Digest: f.Digest, Final: f.Final, Meta: f.Meta,
 	}
 	return s.emitLast()
 }

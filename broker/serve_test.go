@@ -406,3 +406,51 @@ func TestSlowReader(t *testing.T) {
 		t.Errorf("streamed %q, final %q", streamed, f.Text)
 	}
 }
+
+// TestSlowReaderOfASearch fills the reader's queue with provisional texts: it
+// gets the latest, and none of them counts as lost output.
+func TestSlowReaderOfASearch(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t, broker.Config{})
+	const revisions = 100
+	startWorker(t, conn, []string{"search"}, 1, func(d *broker.Delivery, s *broker.TokenStream) {
+		for i := range revisions {
+			f := broker.Frame{Text: strconv.Itoa(i), Tokens: []int32{int32(i)}, Provisional: true, Revision: i + 1}
+			if err := s.Token(&f); err != nil {
+				t.Error(err)
+			}
+		}
+		echo(d, s)
+	})
+	c := newClient(t, server, broker.ClientConfig{QueueFrames: 4})
+	stream, err := c.Request(t.Context(), "search", broker.RequestOptions{Input: broker.Input{Text: "ab"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Frames of another request are sent after these.
+	other, err := c.Request(t.Context(), "search", broker.RequestOptions{Input: broker.Input{Text: "c"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Final(); err != nil {
+		t.Fatal(err)
+	}
+	output, last := "", -1
+	for f, err := range stream.Frames() {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case f.Provisional && (output != "" || f.Revision <= last):
+			t.Errorf("revision %d after %d and output %q", f.Revision, last, output)
+		case f.Provisional:
+			last = f.Revision
+		case f.Type == broker.FrameToken:
+			output += f.Text
+		case f.Type == broker.FrameFinal && f.Text != output:
+			t.Errorf("final %q, output %q", f.Text, output)
+		}
+	}
+	if output != "ab" || last != revisions || stream.Lost() != 0 {
+		t.Errorf("output %q, last revision %d, lost %d", output, last, stream.Lost())
+	}
+}

@@ -52,6 +52,10 @@ func (s *Stream) Lost() int {
 // and ends with the terminal one: a final frame, or an error frame together
 // with its [*Error]. Another end is an error with an empty frame. Breaking the
 // loop cancels the request, and so does the end of the request's context.
+//
+// The texts of the token frames that are not provisional are the output, one
+// after the other. A provisional one is the whole text of a search as it looks
+// now and takes the place of the one before; a slow reader gets the latest.
 func (s *Stream) Frames() iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		for !s.done {
@@ -199,11 +203,14 @@ func (s *Stream) push(f Frame) {
 		s.mu.Unlock()
 		return
 	}
+	last := len(s.queue) - 1
 	switch {
 	case f.Type.Terminal():
 		s.ended = true
+	case f.Provisional && last >= 0 && s.queue[last].Provisional:
+		s.queue = s.queue[:last] // only the latest is worth reading
 	case len(s.queue) >= s.client.cfg.QueueFrames:
-		if f.Type == FrameToken {
+		if f.Type == FrameToken && !f.Provisional {
 			s.lost++
 		}
 		s.mu.Unlock()

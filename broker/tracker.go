@@ -6,6 +6,7 @@ package broker
 type tracker struct {
 	epoch, attempt uint64
 	begun          bool
+	replays        bool // another lease came before
 	nextSeq        uint64
 	holes          int
 
@@ -13,6 +14,7 @@ type tracker struct {
 	// Of the request: what the reader has, and whether frames were lost, after
 	// which positions in the text cannot be told any more.
 	haveText, haveTokens int
+	revision             int // of the next provisional frame, at least
 	broken               bool
 }
 
@@ -24,6 +26,7 @@ func (t *tracker) accept(f *Frame) bool {
 	newer := f.Epoch > t.epoch || f.Epoch == t.epoch && f.Attempt > t.attempt
 	switch {
 	case !t.begun || newer:
+		t.replays = t.begun
 		t.begun, t.epoch, t.attempt, t.nextSeq = true, f.Epoch, f.Attempt, 0
 		t.text = 0
 	case f.Epoch != t.epoch || f.Attempt != t.attempt:
@@ -36,10 +39,23 @@ func (t *tracker) accept(f *Frame) bool {
 		t.holes += int(min(f.Seq-t.nextSeq, 1<<20))
 	}
 	t.nextSeq = f.Seq + 1
-	if f.Type != FrameToken || f.Provisional {
+	switch {
+	case f.Type != FrameToken:
 		return true
+	case f.Provisional:
+		return t.revise(f)
 	}
 	return t.cut(f)
+}
+
+// revise reports whether a provisional text is newer than the one before, and
+// than the output: attempts of a search number what they propose alike.
+func (t *tracker) revise(f *Frame) bool {
+	if f.Revision < t.revision || t.haveTokens > 0 {
+		return false
+	}
+	t.revision = f.Revision + 1
+	return true
 }
 
 // cut removes the tokens and the text that the reader has, and reports whether
@@ -49,7 +65,8 @@ func (t *tracker) cut(f *Frame) bool {
 		return true
 	}
 	end := f.Index + len(f.Tokens)
-	old := f.Index < t.haveTokens
+	// A frame of text alone ends an output; of a replay the reader may have it.
+	old := f.Index < t.haveTokens || t.replays && len(f.Tokens) == 0
 	known := min(max(t.haveTokens-f.Index, 0), len(f.Tokens))
 	if len(f.LogProbs) == len(f.Tokens) {
 		f.LogProbs = f.LogProbs[known:]

@@ -38,4 +38,9 @@ type Runner interface {
 	// A row's results depend on that row alone: not on the other rows, their
 	// number or its place among them.
 	Run(c *Cell, rows []Row, out []Output) (computed int)
+	// SetThreads says how many threads Run may use, its caller's included; a
+	// new runner uses one. Results do not depend on it. A runner with one
+	// thread is left to the garbage collector; one with more is brought back
+	// to one first. SetThreads is not called while Run runs.
+	SetThreads(n int)
 }

@@ -17,10 +17,15 @@ type Cell struct {
 	Name string
 	// MaxRows is the largest batch worth running; 0 takes the runtime's limit.
 	MaxRows int
+	// LookAhead is how many batches of this cell an executor may be given at
+	// once: more than one only for a cell without outputs, whose successors do
+	// not depend on its results. 0 means 1.
+	LookAhead int
 
 	ops    []Op
 	widths []int
 	args   int
+	work   int64
 	index  int // position in the program, set by NewProgram
 }
 
@@ -35,6 +40,50 @@ func (c *Cell) Width(v Value) int { return c.widths[v] }
 
 // Args returns how many arguments a node of the cell has.
 func (c *Cell) Args() int { return c.args }
+
+// hasOutput tells whether nodes of the cell report anything.
+func (c *Cell) hasOutput() bool {
+	for _, op := range c.ops {
+		switch op.(type) {
+		case Greedy, Expose:
+			return true
+		}
+	}
+	return false
+}
+
+// Work estimates what a row costs: its multiplications, and its values, each of
+// which is written once. What attention reads depends on the row and is not in
+// it.
+func (c *Cell) Work() int64 { return c.work }
+
+// estimate computes the cell's work.
+func (c *Cell) estimate() int64 {
+	n := 0
+	for _, w := range c.widths {
+		n += w
+	}
+	product := func(matrices ...*Matrix) {
+		for _, m := range matrices {
+			n += m.Rows * m.Cols
+		}
+	}
+	for _, op := range c.ops {
+		switch op := op.(type) {
+		case Linear:
+			product(op.Weight)
+		case LSTM:
+			product(op.Input, op.Recurrent)
+		case GRU:
+			product(op.Input, op.Recurrent)
+		case TreeLeaf:
+			product(op.Weight)
+		case TreeNode:
+			product(op.Weight)
+		}
+	}
+	return int64(n)
+}
 
 // Index returns the cell's position in its program.
 func (c *Cell) Index() int { return c.index }
@@ -65,6 +114,7 @@ func (b *CellBuilder) Build() (*Cell, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
+	b.cell.work = b.cell.estimate()
 	return b.cell, nil
 }
 
@@ -142,6 +192,55 @@ func (b *CellBuilder) Attend(query Value, memory FieldID, length Arg) Value {
 	b.add(Attend{Query: query, Memory: memory, Length: length, Out: out})
 	return out
 }
+
+// Add sums two values. See [Add].
+func (b *CellBuilder) Add(x, y Value) Value {
+	b.checkLen("addend", b.cell.widths[y], b.cell.widths[x])
+	out := b.value(b.cell.widths[x])
+	b.add(Add{A: x, B: y, Out: out})
+	return out
+}
+
+// Mean divides sum by the argument count. See [Mean].
+func (b *CellBuilder) Mean(sum Value, count Arg) Value {
+	b.checkArg(count)
+	out := b.value(b.cell.widths[sum])
+	b.add(Mean{Sum: sum, Count: count, Out: out})
+	return out
+}
+
+// TreeLeaf computes a leaf of a tree. See [TreeLeaf].
+func (b *CellBuilder) TreeLeaf(weight *Matrix, bias []float32, x Value) (outH, outC Value) {
+	b.checkMatrix(weight)
+	hidden := weight.Rows / 3
+	b.checkLen(weight.Name+" rows", weight.Rows, 3*hidden)
+	b.checkLen(weight.Name+" columns", weight.Cols, b.cell.widths[x])
+	b.checkLen(weight.Name+" bias", len(bias), weight.Rows)
+	outH, outC = b.value(hidden), b.value(hidden)
+	b.add(TreeLeaf{Weight: weight, Bias: bias, X: x, OutH: outH, OutC: outC})
+	return outH, outC
+}
+
+// TreeNode computes an inner node of a tree from its children's states. See
+// [TreeNode].
+func (b *CellBuilder) TreeNode(weight *Matrix, bias []float32, leftH, leftC, rightH, rightC Value) (outH, outC Value) {
+	b.checkMatrix(weight)
+	hidden := b.cell.widths[leftH]
+	for _, v := range []Value{leftC, rightH, rightC} {
+		b.checkLen("child state", b.cell.widths[v], hidden)
+	}
+	b.checkLen(weight.Name+" rows", weight.Rows, 5*hidden)
+	b.checkLen(weight.Name+" columns", weight.Cols, 2*hidden)
+	b.checkLen(weight.Name+" bias", len(bias), weight.Rows)
+	outH, outC = b.value(hidden), b.value(hidden)
+	b.add(TreeNode{
+		Weight: weight, Bias: bias, LeftH: leftH, LeftC: leftC, RightH: rightH, RightC: rightC, OutH: outH, OutC: outC,
+	})
+	return outH, outC
+}
+
+// Expose makes v the node's output values. See [Expose].
+func (b *CellBuilder) Expose(v Value) { b.add(Expose{In: v}) }
 
 // Greedy makes the most probable token the node's output. See [Greedy].
 func (b *CellBuilder) Greedy(logits Value) {

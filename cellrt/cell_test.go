@@ -78,6 +78,26 @@ func TestCellBuilder(t *testing.T) {
 		{"attention query", "attention query: 2 values, want 4", func(b *cellrt.CellBuilder) {
 			b.Attend(b.Linear(m(2, 4), nil, cellrt.None, b.Load(f, 0)), f, 0)
 		}},
+		{"sum of two widths", "addend: 4 values, want 2", func(b *cellrt.CellBuilder) {
+			x := b.Load(f, 0)
+			b.Add(b.Linear(m(2, 4), nil, cellrt.None, x), x)
+		}},
+		{"mean", "argument 3 of 2", func(b *cellrt.CellBuilder) { b.Mean(b.Load(f, 0), 3) }},
+		{"leaf gates", "weight rows: 11 values, want 9", func(b *cellrt.CellBuilder) { b.TreeLeaf(m(11, 4), v(11), b.Load(f, 0)) }},
+		{"leaf input", "weight columns: 3 values, want 4", func(b *cellrt.CellBuilder) { b.TreeLeaf(m(9, 3), v(9), b.Load(f, 0)) }},
+		{"leaf bias", "weight bias: 8 values, want 9", func(b *cellrt.CellBuilder) { b.TreeLeaf(m(9, 4), v(8), b.Load(f, 0)) }},
+		{"node gates", "weight rows: 16 values, want 20", func(b *cellrt.CellBuilder) {
+			x := b.Load(f, 0)
+			b.TreeNode(m(16, 8), v(16), x, x, x, x)
+		}},
+		{"node children", "child state: 2 values, want 4", func(b *cellrt.CellBuilder) {
+			x := b.Load(f, 0)
+			b.TreeNode(m(20, 8), v(20), x, x, x, b.Linear(m(2, 4), nil, cellrt.None, x))
+		}},
+		{"node columns", "weight columns: 4 values, want 8", func(b *cellrt.CellBuilder) {
+			x := b.Load(f, 0)
+			b.TreeNode(m(20, 4), v(20), x, x, x, x)
+		}},
 		{"the first error stays", "argument 7 of 2", func(b *cellrt.CellBuilder) {
 			b.Load(f, 7)
 			b.Load(f, 8)

@@ -10,8 +10,16 @@ import (
 type Config struct {
 	// MaxRows is the largest number of rows in a step, 1 to 4096. Default 64.
 	MaxRows int
-	// Executors is how many steps run at the same time, 1 to 256. Default 1.
-	Executors int
+	// Executors and Threads are the shape to begin with (see [Shape]): how many
+	// steps run at the same time and how many threads each of them uses, 1 to
+	// 256. Default 1.
+	Executors, Threads int
+	// Profile is how long [Runtime.Load] may measure a model's cells, to find
+	// for each the smallest batch that brings most of the throughput (of 8 rows
+	// or more), and what a row costs. [DefaultProfile] is enough for a good answer. Default 0: a
+	// cell's batches are as large as MaxRows and the cell allow, and its cost
+	// is estimated.
+	Profile time.Duration
 	// Trace is called as the runtime works. Default: nothing.
 	Trace Trace
 }
@@ -34,11 +42,12 @@ type StepTrace struct {
 	Duration time.Duration
 }
 
+// DefaultProfile is a good value for Config.Profile.
+const DefaultProfile = 200 * time.Millisecond
+
 const (
-	defaultMaxRows   = 64
-	defaultExecutors = 1
-	largestMaxRows   = 4096
-	largestExecutors = 256
+	defaultMaxRows = 64
+	largestMaxRows = 4096
 )
 
 // WithDefaults returns the configuration with zero fields filled in.
@@ -47,7 +56,10 @@ func (c Config) WithDefaults() Config {
 		c.MaxRows = defaultMaxRows
 	}
 	if c.Executors == 0 {
-		c.Executors = defaultExecutors
+		c.Executors = 1
+	}
+	if c.Threads == 0 {
+		c.Threads = 1
 	}
 	return c
 }
@@ -58,8 +70,13 @@ func (c Config) Validate() error {
 	if c.MaxRows < 1 || c.MaxRows > largestMaxRows {
 		errs = append(errs, fmt.Errorf("config MaxRows %d: want 1 to %d", c.MaxRows, largestMaxRows))
 	}
-	if c.Executors < 1 || c.Executors > largestExecutors {
-		errs = append(errs, fmt.Errorf("config Executors %d: want 1 to %d", c.Executors, largestExecutors))
+	if err := c.shape().Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("config: %w", err))
+	}
+	if c.Profile < 0 {
+		errs = append(errs, fmt.Errorf("config Profile %v: want 0 or more", c.Profile))
 	}
 	return errors.Join(errs...)
 }
+
+func (c Config) shape() Shape { return Shape{Executors: c.Executors, Threads: c.Threads} }

@@ -15,8 +15,8 @@
 //	Scheduler       encoder |5|4|3|2|    |
 //	(under lock)    decoder |9|8|7|      |
 //	                      |              |
-//	choose the cell whose |              |
-//	head is oldest        v              |
+//	 which cell, whose    |              |
+//	 nodes, how far ahead v              |
 //	                    Batch: rows (slot, args)
 //	                      |              ^
 //	Executor              v              |
@@ -31,6 +31,17 @@
 // decides what runs together; it is a pure state machine. A [Runtime] drives
 // it with executors and hands results to a [Sink].
 //
+// # Decisions
+//
+//	which cell is next           cellChoice   full, idle, oldest; takes turns before long
+//	whose nodes are its rows     fairShare    tenants share the compute, everybody has a turn
+//	how many batches at once     lookAhead    for cells whose results decide nothing
+//	how large a batch            profile      the smallest that brings most of the throughput
+//	how many steps, threads      [Shape]      changed while serving
+//
+// None of them has an influence on a result: a row's results depend on that
+// row alone.
+//
 // # Concurrency
 //
 // One lock guards the scheduler, the sequences and their graphs. It is held
@@ -43,5 +54,7 @@
 // # Bounds
 //
 // Live sequences are bounded by the slots of their models, ready nodes by what
-// their graphs push. In the steady state a step allocates nothing.
+// their graphs push, tenants by live sequences. In the steady state a step
+// allocates nothing. How long a ready node waits is bounded too: see
+// [Scheduler].
 package cellrt

@@ -85,7 +85,7 @@ func Example() {
 		return
 	}
 	for name, from := range map[string]int32{"long": 3, "short": 2} {
-		if err := runtime.Submit(cellrt.NewSequence(model, &countdown{cell: cell, from: from}, name)); err != nil {
+		if err := runtime.Submit(cellrt.NewSequence(model, &countdown{cell: cell, from: from}, cellrt.SequenceOptions{Owner: name})); err != nil {
 			fmt.Println(err)
 			return
 		}

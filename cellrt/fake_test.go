@@ -22,6 +22,7 @@ type fakeBackend struct {
 	owners map[int32]int32   // the sequence last seen in a slot
 	busy   map[[2]int32]bool // slot and chain of the rows running now
 	ran    map[[3]int32]bool // sequence, chain and position of the nodes run
+	runner []*fakeRunner
 }
 
 func newFakeBackend(tb testing.TB, sink *recorder) *fakeBackend {
@@ -37,11 +38,45 @@ func (b *fakeBackend) Load(_ *cellrt.Program, slots int) (cellrt.Executable, err
 	return b, nil
 }
 
-func (b *fakeBackend) NewRunner() cellrt.Runner { return &fakeRunner{b} }
-func (b *fakeBackend) StateBytes() int64        { return 1 }
-func (b *fakeBackend) WeightBytes() int64       { return 2 }
+func (b *fakeBackend) NewRunner() cellrt.Runner {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := &fakeRunner{backend: b, threads: 1}
+	b.runner = append(b.runner, r)
+	return r
+}
 
-type fakeRunner struct{ backend *fakeBackend }
+func (b *fakeBackend) StateBytes() int64  { return 1 }
+func (b *fakeBackend) WeightBytes() int64 { return 2 }
+
+// started tells whether a node of a sequence has been given to a runner.
+func (b *fakeBackend) started(number int32) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ran[[3]int32{number, 0, 0}] || b.ran[[3]int32{number, 1, 0}]
+}
+
+// threads returns the largest number of threads a runner has.
+func (b *fakeBackend) threads() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	most := 0
+	for _, r := range b.runner {
+		most = max(most, r.threads)
+	}
+	return most
+}
+
+type fakeRunner struct {
+	backend *fakeBackend
+	threads int
+}
+
+func (r *fakeRunner) SetThreads(n int) {
+	r.backend.mu.Lock()
+	defer r.backend.mu.Unlock()
+	r.threads = n
+}
 
 func (r *fakeRunner) Run(_ *cellrt.Cell, rows []cellrt.Row, out []cellrt.Output) int {
 	b := r.backend

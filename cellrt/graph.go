@@ -10,21 +10,43 @@ type Node struct {
 	Args [MaxArgs]int32
 }
 
-// Output is what a node reports beside the state it stored: the chosen token
-// and its log-probability, for a cell with a [Greedy] operation. Otherwise it
-// is the zero value.
+// Output is what a node reports beside the state it stored.
 type Output struct {
+	// Token and LogProb come from a [Greedy] operation: the most probable
+	// token and its log-probability. Zero without that operation.
 	Token   int32
 	LogProb float32
+	// Values comes from an [Expose] operation. It is the backend's memory and
+	// valid only until the graph's Advance returns. Nil without that operation.
+	Values []float32
 }
 
-// Token is one emitted token. Break marks the first token after a segment
-// boundary, for models that treat an input as several segments; it matters to
-// the text made of the tokens, not to the runtime.
+// LogProbOf returns the log-probability of a token, for a cell that has both
+// operations on the same logits. It counts from the most probable token, whose
+// own value is LogProb, so that likely tokens lose nothing to the magnitude of
+// the logits.
+func (o *Output) LogProbOf(token int32) float32 {
+	return o.Values[token] - o.Values[o.Token] + o.LogProb
+}
+
+// Token is one emitted token.
 type Token struct {
 	ID      int32
 	LogProb float32
-	Break   bool
+	// Break marks the first token after a segment boundary, for models that
+	// treat an input as several segments. It matters to the text made of the
+	// tokens, not to the runtime.
+	Break bool
+	// Top are the most probable tokens at this place, best first, when the
+	// request asked for them. The graph that emits the token must not change
+	// the slice any more.
+	Top []Candidate
+}
+
+// Candidate is a token that could have been emitted.
+type Candidate struct {
+	ID      int32
+	LogProb float32
 }
 
 // Reason says why a sequence ended by itself.
@@ -43,6 +65,9 @@ const (
 // again after the frontier was finished or failed. Calls must be short and
 // must not block, allocate in the steady state, or call the runtime.
 //
+// A node of a cell with look-ahead (see [Cell]) can be said to have run when it
+// was only given to an executor: what the graph pushes then runs after it.
+//
 // At any moment of an unfinished graph at least one node is pushed and not yet
 // advanced; a graph that goes quiet without finishing is failed with
 // [ErrStalled].
@@ -57,10 +82,11 @@ type Graph interface {
 // Frontier collects what a [Graph] reports from one call. It belongs to the
 // scheduler and must not be kept.
 type Frontier struct {
-	nodes  []Node
-	tokens []Token
-	reason Reason
-	err    error
+	nodes    []Node
+	tokens   []Token
+	proposal []Token
+	reason   Reason
+	err      error
 }
 
 // Push adds a node whose inputs all exist.
@@ -68,6 +94,11 @@ func (f *Frontier) Push(n Node) { f.nodes = append(f.nodes, n) }
 
 // Emit adds a token to the sequence's output.
 func (f *Frontier) Emit(t Token) { f.tokens = append(f.tokens, t) }
+
+// Propose says what the output would be if the search ended now: the tokens of
+// the best hypothesis from the beginning. It takes the place of the last
+// proposal. The tokens are copied.
+func (f *Frontier) Propose(tokens []Token) { f.proposal = append(f.proposal[:0], tokens...) }
 
 // Finish ends the sequence. Nodes still waiting are dropped.
 func (f *Frontier) Finish(r Reason) { f.reason = r }
@@ -82,11 +113,15 @@ func (f *Frontier) Nodes() []Node { return f.nodes }
 // Tokens returns the tokens emitted so far; the slice is the frontier's own.
 func (f *Frontier) Tokens() []Token { return f.tokens }
 
+// Proposal returns the proposal of this call, empty without one; the slice is
+// the frontier's own.
+func (f *Frontier) Proposal() []Token { return f.proposal }
+
 // Done returns the reason and the error the graph ended with, both zero while
 // it goes on.
 func (f *Frontier) Done() (Reason, error) { return f.reason, f.err }
 
 // Reset empties the frontier for the next call and keeps its memory.
 func (f *Frontier) Reset() {
-	*f = Frontier{nodes: f.nodes[:0], tokens: f.tokens[:0]}
+	*f = Frontier{nodes: f.nodes[:0], tokens: f.tokens[:0], proposal: f.proposal[:0]}
 }

@@ -15,6 +15,7 @@ type idleBackend struct{}
 func (b idleBackend) Load(*cellrt.Program, int) (cellrt.Executable, error) { return b, nil }
 func (b idleBackend) NewRunner() cellrt.Runner                             { return b }
 func (idleBackend) StateBytes() int64                                      { return 0 }
+func (idleBackend) SetThreads(int)                                         {}
 func (idleBackend) WeightBytes() int64                                     { return 0 }
 func (idleBackend) Run(_ *cellrt.Cell, rows []cellrt.Row, _ []cellrt.Output) int {
 	return len(rows)
@@ -31,15 +32,16 @@ func (d *discard) Deliver(results []cellrt.Result) {
 
 // startLoop runs a full house of endless sequences and returns a channel that
 // lets one step pass for each value received.
-func startLoop(tb testing.TB, b cellrt.Backend, p *cellrt.Program, graph func() cellrt.Graph, rows int) <-chan struct{} {
+func startLoop(tb testing.TB, cfg cellrt.Config, b cellrt.Backend, p *cellrt.Program, graph func() cellrt.Graph, rows int) <-chan struct{} {
 	tb.Helper()
 	steps, quit := make(chan struct{}), make(chan struct{})
-	cfg := cellrt.Config{MaxRows: rows, Trace: cellrt.Trace{Step: func(cellrt.StepTrace) {
+	cfg.MaxRows = rows
+	cfg.Trace.Step = func(cellrt.StepTrace) {
 		select {
 		case steps <- struct{}{}:
 		case <-quit:
 		}
-	}}}
+	}
 	s := &stage{}
 	var err error
 	if s.Runtime, err = cellrt.New(cfg, b, &discard{}); err != nil {
@@ -50,7 +52,7 @@ func startLoop(tb testing.TB, b cellrt.Backend, p *cellrt.Program, graph func() 
 		tb.Fatal(err)
 	}
 	for range rows {
-		if err := s.Submit(cellrt.NewSequence(m, graph(), nil)); err != nil {
+		if err := s.Submit(cellrt.NewSequence(m, graph(), cellrt.SequenceOptions{})); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -107,18 +109,31 @@ func babbler(tb testing.TB, vocabulary, input, hidden int) *cellrt.Program {
 
 func TestLoopDoesNotAllocate(t *testing.T) { // not parallel: it counts allocations
 	small := babbler(t, 11, 5, 9)
-	script := scriptProgram(t)
+	script, translated := scriptProgram(t), newTranslator(t, 5, 4)
 	for _, tc := range []struct {
 		name    string
+		cfg     cellrt.Config
 		backend cellrt.Backend
 		program *cellrt.Program
 		graph   func() cellrt.Graph
 	}{
-		{"idle backend", idleBackend{}, script, func() cellrt.Graph { return endlessGraph{script.Cells[0]} }},
-		{"cpu backend", cpu.New(cpu.Config{}), small, func() cellrt.Graph { return &babbleGraph{small.Cells[0]} }},
+		{"idle backend", cellrt.Config{}, idleBackend{}, script, func() cellrt.Graph { return endlessGraph{script.Cells[0]} }},
+		{"cpu backend", cellrt.Config{}, cpu.New(cpu.Config{}), small, func() cellrt.Graph { return &babbleGraph{small.Cells[0]} }},
+		{
+			"executors and threads",
+			cellrt.Config{Executors: 2, Threads: 2},
+			cpu.New(cpu.Config{SplitWork: 1}), small,
+			func() cellrt.Graph { return &babbleGraph{small.Cells[0]} },
+		},
+		{
+			"look-ahead",
+			cellrt.Config{},
+			cpu.New(cpu.Config{}), translated.program,
+			func() cellrt.Graph { return silentGraph{translated.forward} },
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			steps := startLoop(t, tc.backend, tc.program, tc.graph, 8)
+			steps := startLoop(t, tc.cfg, tc.backend, tc.program, tc.graph, 8)
 			for range 3 {
 				<-steps
 			}
@@ -141,7 +156,7 @@ func BenchmarkLoop(b *testing.B) {
 		for _, rows := range []int{1, 4, 16, 32} {
 			b.Run(fmt.Sprintf("%s/rows=%d", fold.name, rows), func(b *testing.B) {
 				backend := cpu.New(cpu.Config{FoldBytes: fold.bytes})
-				steps := startLoop(b, backend, p, func() cellrt.Graph { return &babbleGraph{p.Cells[0]} }, rows)
+				steps := startLoop(b, cellrt.Config{}, backend, p, func() cellrt.Graph { return &babbleGraph{p.Cells[0]} }, rows)
 				<-steps
 				b.ReportAllocs()
 				for b.Loop() {

@@ -22,7 +22,7 @@ func NewModel(p *Program, slots int) (*Model, error) {
 	}
 	m := &Model{program: p, arena: newArena(slots)}
 	for _, c := range p.Cells {
-		m.queues = append(m.queues, &readyQueue{model: m, cell: c})
+		m.queues = append(m.queues, newReadyQueue(m, c))
 	}
 	return m, nil
 }
@@ -36,6 +36,13 @@ func (m *Model) Program() *Program { return m.program }
 
 // Slots returns how many sequences of the model can be live at once.
 func (m *Model) Slots() int { return m.arena.slots() }
+
+// grow gives each of so many executors a runner.
+func (m *Model) grow(executors int) {
+	for len(m.runners) < executors {
+		m.runners = append(m.runners, m.executable.NewRunner())
+	}
+}
 
 // queue returns the ready queue of a cell of the model's program.
 func (m *Model) queue(c *Cell) *readyQueue {

@@ -102,18 +102,67 @@ type Attend struct {
 	Out    Value
 }
 
-// Greedy reports the most probable token of each row as the node's [Output]:
-// the lowest index of the largest logit and its log-softmax. A row whose
-// logits are not all finite reports NaN as the log-probability.
+// Add is the element-wise sum of two values of one width.
+type Add struct {
+	A, B Value
+	Out  Value
+}
+
+// Mean divides a sum over time by how many terms it has, the argument Count,
+// which is positive.
+type Mean struct {
+	Sum   Value
+	Count Arg
+	Out   Value
+}
+
+// TreeLeaf is the cell of a leaf in a binary TreeLSTM (Tai et al. 2015,
+// section 3.2, in the form without a parent input). With H the width of the
+// outputs, Weight is 3H by the width of X, gate order (i, o, u):
+//
+//	c = sigmoid(i) tanh(u)
+//	h = sigmoid(o) tanh(c)
+type TreeLeaf struct {
+	Weight     *Matrix
+	Bias       []float32
+	X          Value
+	OutH, OutC Value
+}
+
+// TreeNode is the cell of an inner node in a binary TreeLSTM. Weight is 5H by
+// 2H over [left h; right h], gate order (i, o, u, left f, right f):
+//
+//	c = sigmoid(i) tanh(u) + sigmoid(fl) cl + sigmoid(fr) cr
+//	h = sigmoid(o) tanh(c)
+type TreeNode struct {
+	Weight                       *Matrix
+	Bias                         []float32
+	LeftH, LeftC, RightH, RightC Value
+	OutH, OutC                   Value
+}
+
+// Greedy reports the most probable token of each row in the node's [Output]:
+// the lowest index of the largest logit and its log-softmax. A row whose logits
+// are not all finite reports NaN.
 type Greedy struct {
 	Logits Value
 }
 
-func (Embed) isOp()  {}
-func (Load) isOp()   {}
-func (Store) isOp()  {}
-func (Linear) isOp() {}
-func (LSTM) isOp()   {}
-func (GRU) isOp()    {}
-func (Attend) isOp() {}
-func (Greedy) isOp() {}
+// Expose hands a value to the graph as the Values of the node's [Output].
+type Expose struct {
+	In Value
+}
+
+func (Embed) isOp()    {}
+func (Load) isOp()     {}
+func (Store) isOp()    {}
+func (Linear) isOp()   {}
+func (LSTM) isOp()     {}
+func (GRU) isOp()      {}
+func (Attend) isOp()   {}
+func (Greedy) isOp()   {}
+func (Add) isOp()      {}
+func (Mean) isOp()     {}
+func (TreeLeaf) isOp() {}
+func (TreeNode) isOp() {}
+func (Expose) isOp()   {}

@@ -1,88 +1,73 @@
 package cellrt
 
-// readyNode is a node waiting for its step. It hangs in two lists: its cell's
-// queue, in the order in which nodes became ready, and its sequence's, so that
-// the end of a sequence takes its nodes out of every queue at once, in time
-// proportional to their number.
-type readyNode struct {
-	node  Node
-	seq   *Sequence
-	queue *readyQueue
-	stamp uint64 // the scheduler's counter when the node became ready
-
-	prev, next       *readyNode // in the queue; next also links the free list
-	seqPrev, seqNext *readyNode // in the sequence
-}
-
-// readyQueue holds the ready nodes of one cell, oldest first, and the cell's
-// counters.
+// readyQueue holds the ready nodes of one cell and the cell's counters. Each
+// node is in two orders: that of all nodes of the cell, whose first one tells
+// how urgent the cell is (see [cellChoice]), and that of its tenant, from
+// which batches are dealt (see [fairShare]).
 type readyQueue struct {
-	model   *Model
-	cell    *Cell
-	maxRows int
+	model     *Model
+	cell      *Cell
+	maxRows   int
+	lookAhead int   // batches that may be given out at once
+	cost      int64 // of a row, in nanoseconds, measured or estimated
 
-	head, tail *readyNode
-	length     int
+	order  nodeList
+	flows  flowList // of the tenants that have nodes here
+	length int
+
+	measured measurement // zero without a profile
+
+	passed  int // decisions for other cells since the last one for this
+	running int // batches that have not completed
 
 	steps, rows uint64
 }
 
+// workPerNanosecond is how much of [Cell.Work] a core is guessed to do.
+const workPerNanosecond = 2
+
+func newReadyQueue(m *Model, c *Cell) *readyQueue {
+	return &readyQueue{model: m, cell: c, order: nodeList{links: inOrder}, cost: 1, lookAhead: 1}
+}
+
+// prepare takes over what the cell says about its batches and, if nothing was
+// measured, estimates what a row costs.
+func (q *readyQueue) prepare(maxRows int) {
+	q.maxRows = maxRows
+	for _, limit := range []int{q.cell.MaxRows, q.measured.rows} {
+		if limit > 0 {
+			q.maxRows = min(limit, q.maxRows)
+		}
+	}
+	if ahead := q.cell.LookAhead; ahead > 1 && !q.cell.hasOutput() {
+		q.lookAhead = ahead
+	}
+	q.cost = q.measured.rowCost
+	if q.cost == 0 {
+		q.cost = max(1, q.cell.Work()/workPerNanosecond)
+	}
+}
+
 func (q *readyQueue) push(n *readyNode) {
-	n.queue, n.prev, n.next = q, q.tail, nil
-	if q.tail != nil {
-		q.tail.next = n
-	} else {
-		q.head = n
-	}
-	q.tail = n
 	q.length++
-
-	s := n.seq
-	n.seqPrev, n.seqNext = nil, s.ready
-	if s.ready != nil {
-		s.ready.seqPrev = n
+	q.order.push(n)
+	f := n.seq.share.flow(q.cell)
+	if f.nodes.head == nil {
+		q.flows.push(f)
 	}
-	s.ready = n
+	f.nodes.push(n)
 }
 
-// remove takes n out of both its lists.
 func (q *readyQueue) remove(n *readyNode) {
-	if n.prev != nil {
-		n.prev.next = n.next
-	} else {
-		q.head = n.next
-	}
-	if n.next != nil {
-		n.next.prev = n.prev
-	} else {
-		q.tail = n.prev
-	}
 	q.length--
-
-	if n.seqPrev != nil {
-		n.seqPrev.seqNext = n.seqNext
-	} else {
-		n.seq.ready = n.seqNext
-	}
-	if n.seqNext != nil {
-		n.seqNext.seqPrev = n.seqPrev
+	q.order.remove(n)
+	f := n.seq.share.flow(q.cell)
+	f.nodes.remove(n)
+	if f.nodes.head == nil {
+		q.flows.remove(f)
 	}
 }
 
-// nodePool recycles readyNodes, so that a steady flow of nodes allocates
-// nothing. It never holds more than were ready at one moment.
-type nodePool struct{ free *readyNode }
-
-func (p *nodePool) get() *readyNode {
-	n := p.free
-	if n == nil {
-		return &readyNode{}
-	}
-	p.free = n.next
-	return n
-}
-
-func (p *nodePool) put(n *readyNode) {
-	*n = readyNode{next: p.free}
-	p.free = n
-}
+// age is the place of the request that has a node waiting longest here in the
+// order of submission: the lower, the older. The queue is not empty.
+func (q *readyQueue) age() uint64 { return q.order.head.seq.stamp }

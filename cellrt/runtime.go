@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 )
 
 // Runtime runs sequences on a backend: a [Scheduler] under a lock, executors
@@ -18,8 +17,12 @@ type Runtime struct {
 	mu       sync.Mutex
 	wake     sync.Cond // nodes became ready, or the runtime stops; uses mu
 	sched    *Scheduler
-	started  bool // Run was called
-	stopping bool // Run's context ended
+	shape    Shape
+	running  []bool // the executors that run, by number
+	started  bool   // Run was called
+	stopping bool   // Run's context ended
+
+	executors sync.WaitGroup
 }
 
 // Sink receives what sequences produce. Its implementation is the consumer's.
@@ -42,14 +45,15 @@ func New(cfg Config, b Backend, sink Sink) (*Runtime, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("new runtime: %w", err)
 	}
-	r := &Runtime{cfg: cfg, backend: b, sink: sink, sched: NewScheduler(cfg.MaxRows)}
+	r := &Runtime{cfg: cfg, backend: b, sink: sink, shape: cfg.shape(), sched: NewScheduler(SchedulerConfig{MaxRows: cfg.MaxRows, Executors: cfg.Executors})}
 	r.wake.L = &r.mu
 	return r, nil
 }
 
-// Load packs a program's weights, allocates an arena of slots (1 to 1,000,000)
-// and makes the model known. It may be called while the runtime runs and does
-// not delay steps. It fails with [ErrStopped] or when the backend cannot run
+// Load packs a program's weights, allocates an arena of slots (1 to 1,000,000),
+// measures the program's cells for as long as Config.Profile says, and makes
+// the model known. It may be called while the runtime runs and makes no step
+// wait, though it uses a core. It fails with [ErrStopped] or when the backend cannot run
 // the program.
 func (r *Runtime) Load(p *Program, slots int) (*Model, error) {
 	m, err := NewModel(p, slots)
@@ -59,14 +63,17 @@ func (r *Runtime) Load(p *Program, slots int) (*Model, error) {
 	if m.executable, err = r.backend.Load(p, slots); err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)
 	}
-	for range r.cfg.Executors {
-		m.runners = append(m.runners, m.executable.NewRunner())
+	shape := r.Shape()
+	m.grow(shape.Executors)
+	if r.cfg.Profile > 0 {
+		profile(m, shape.Threads, r.cfg.MaxRows, r.cfg.Profile)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopping {
 		return nil, fmt.Errorf("load %s: %w", p.Name, ErrStopped)
 	}
+	m.grow(r.shape.Executors) // it may have changed
 	r.sched.Add(m)
 	return m, nil
 }
@@ -77,7 +84,13 @@ func (r *Runtime) Load(p *Program, slots int) (*Model, error) {
 func (r *Runtime) Unload(m *Model) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sched.Remove(m)
+	if err := r.sched.Remove(m); err != nil {
+		return err
+	}
+	for _, runner := range m.runners {
+		runner.SetThreads(1)
+	}
+	return nil
 }
 
 // Submit starts a sequence: it takes a slot and its first nodes join the next
@@ -99,7 +112,7 @@ func (r *Runtime) Submit(s *Sequence) error {
 	return nil
 }
 
-// Cancel ends a sequence: after at most the steps that are running now its
+// Cancel ends a sequence: after at most the steps that are given out now its
 // last result arrives, with Err = cause. No tokens come after Cancel returned.
 // It reports false, and does nothing, when the sequence had ended or been
 // cancelled before, or was never submitted.
@@ -115,7 +128,9 @@ func (r *Runtime) Cancel(s *Sequence, cause error) bool {
 func (r *Runtime) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sched.Stats()
+	s := r.sched.Stats()
+	s.Shape = r.shape
+	return s
 }
 
 // Run runs the executors until ctx ends. The steps running then complete, and
@@ -131,6 +146,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	r.started = true
+	r.startExecutors()
 	r.mu.Unlock()
 
 	unhook := context.AfterFunc(ctx, func() {
@@ -141,68 +157,13 @@ func (r *Runtime) Run(ctx context.Context) error {
 	})
 	defer unhook()
 
-	var executors sync.WaitGroup
-	for i := range r.cfg.Executors {
-		executors.Go(func() { r.execute(i) })
-	}
-	executors.Wait()
+	r.executors.Wait()
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sched.CancelAll(ErrStopped)
 	r.deliver()
 	return nil
-}
-
-// execute is the loop of one executor.
-func (r *Runtime) execute(executor int) {
-	var b Batch
-	for {
-		ready, ok := r.next(&b)
-		if !ok {
-			return
-		}
-		var began time.Time
-		if r.cfg.Trace.Step != nil {
-			began = time.Now()
-		}
-		computed := b.Model.runners[executor].Run(b.Cell, b.Rows, b.Outputs)
-		var took time.Duration
-		if r.cfg.Trace.Step != nil {
-			took = time.Since(began)
-		}
-		r.complete(&b, computed)
-		if r.cfg.Trace.Step != nil {
-			r.cfg.Trace.Step(StepTrace{
-				Program: b.Model.program.Name, Cell: b.Cell.Name, Rows: len(b.Rows), Ready: ready, Duration: took,
-			})
-		}
-	}
-}
-
-// next waits for a batch. It returns how many nodes it left waiting, and false
-// when the runtime stops.
-func (r *Runtime) next(b *Batch) (ready int, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for !r.stopping {
-		if r.sched.Next(b) {
-			if ready = r.sched.Ready(); ready > 0 {
-				r.wake.Signal() // another executor can take them
-			}
-			return ready, true
-		}
-		r.wake.Wait()
-	}
-	return 0, false
-}
-
-// complete takes a batch's outputs over and delivers what came of them.
-func (r *Runtime) complete(b *Batch, computed int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sched.Complete(b, computed)
-	r.deliver()
 }
 
 // deliver hands the results to the sink. The caller holds the lock.

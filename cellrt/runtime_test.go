@@ -40,7 +40,7 @@ func newStage(tb testing.TB, cfg cellrt.Config, slots int) *stage {
 // sequence returns a sequence with the given number and chain lengths.
 func (s *stage) sequence(number int32, lengths ...int32) *cellrt.Sequence {
 	g := &walk{cells: s.model.Program().Cells, number: number, lengths: [3]int32(lengths)}
-	return cellrt.NewSequence(s.model, g, number)
+	return cellrt.NewSequence(s.model, g, cellrt.SequenceOptions{Owner: number})
 }
 
 // start runs the runtime until the returned function is called, which waits
@@ -163,7 +163,7 @@ func TestRuntimeNewcomerJoinsNextStep(t *testing.T) {
 		time.Sleep(2*step + step/4)
 		synctest.Wait()
 		// Both encoder directions of the newcomer ran, in turn, at once.
-		if len(steps) != 4 || steps[3].Cell != "forward" || steps[3].Duration != step || steps[3].Program != "script" {
+		if len(steps) != 4 || steps[3].Cell != "backward" || steps[3].Duration != step || steps[3].Program != "script" {
 			t.Errorf("steps %+v", steps)
 		}
 		stop()
@@ -290,7 +290,7 @@ func TestRuntimeErrors(t *testing.T) {
 	if err := s.Unload(other); err != nil {
 		t.Errorf("unload: %v", err)
 	}
-	if err := s.Submit(cellrt.NewSequence(other, &walk{}, int32(3))); !errors.Is(err, cellrt.ErrUnloaded) {
+	if err := s.Submit(cellrt.NewSequence(other, &walk{}, cellrt.SequenceOptions{Owner: int32(3)})); !errors.Is(err, cellrt.ErrUnloaded) {
 		t.Errorf("submit to an unloaded model: %v", err)
 	}
 	stop()

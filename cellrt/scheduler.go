@@ -6,28 +6,30 @@ import (
 )
 
 // Scheduler decides which nodes run together. It is a state machine driven by
-// four events - a submission, a cancellation, a request for the next batch, a
-// batch's completion - and knows no clock, no goroutine and no device, so that
-// the same code runs under a [Runtime] and under a virtual clock. It is not
-// safe for concurrent use.
+// a few events - a submission, a cancellation, an executor that asks for its
+// next batch, a batch's completion - and knows no clock, no goroutine and no
+// device, so that the same code runs under a [Runtime] and under a virtual
+// clock. It is not safe for concurrent use.
 //
-// # Policy
-//
-// Each node is stamped when it becomes ready, from one counter for all cells.
-// The next batch belongs to the cell whose oldest node has the lowest stamp,
-// and takes that cell's nodes oldest first, up to the row limit. No node
-// starves: every batch contains the oldest ready node of all, whoever it
-// belongs to, so a node runs after at most as many batches as there were ready
-// nodes older than itself, and a later node can never overtake it in this
-// count.
+// Three decisions are made here, each by a type of its own: which cell is next
+// (cellChoice), whose nodes its batch is made of (fairShare), and how many of
+// its batches are given out at once (lookAhead). Together they bound how long
+// a ready node waits. With E executors, C cells that have ready nodes, T
+// tenants that have some of the node's cell, batches of at most M rows and K
+// batches of look-ahead, at most K (E+C-2) batches of other cells come between
+// two decisions for the node's own; each of these takes the oldest node of all
+// T tenants, or of M of them in turn.
 type Scheduler struct {
 	maxRows int
 	models  []*Model
 	queues  []*readyQueue
 	pool    nodePool
-	stamp   uint64
 	ready   int
 	live    *Sequence // list of the sequences that have not ended
+
+	choice cellChoice
+	fair   fairShare
+	ahead  lookAhead
 
 	frontier Frontier
 	tokens   []Token
@@ -35,44 +37,33 @@ type Scheduler struct {
 	counters counters
 }
 
-// Batch is the nodes of one step. The scheduler fills it; the caller computes
-// Outputs, one for each row, and returns it. The slices belong to the batch
-// and are reused when the batch is.
-type Batch struct {
-	Model   *Model
-	Cell    *Cell
-	Rows    []Row
-	Outputs []Output
-
-	sequences []*Sequence
+// SchedulerConfig is how a [Scheduler] works. Both fields are positive.
+type SchedulerConfig struct {
+	// MaxRows is the largest number of rows in a batch.
+	MaxRows int
+	// Executors is how many batches may run at the same time.
+	Executors int
 }
 
-// Result is a piece of one sequence's output.
-type Result struct {
-	Sequence *Sequence
-	// Tokens are new tokens, in order. They are valid until the [Sink] returns.
-	Tokens []Token
-	// Done is set in the last result of a sequence, and only there.
-	Done bool
-	// Reason says why a sequence ended by itself; zero if it failed.
-	Reason Reason
-	// Err is why a sequence failed or was cancelled; nil if it ended by itself.
-	Err error
+// NewScheduler returns a scheduler without models.
+func NewScheduler(cfg SchedulerConfig) *Scheduler {
+	if cfg.MaxRows < 1 || cfg.Executors < 1 {
+		panic(fmt.Sprintf("cellrt: scheduler for batches of %d rows on %d executors", cfg.MaxRows, cfg.Executors))
+	}
+	return &Scheduler{
+		maxRows: cfg.MaxRows, choice: cellChoice{executors: cfg.Executors}, fair: fairShare{tenants: map[string]*tenant{}},
+	}
 }
 
-// NewScheduler returns a scheduler without models whose batches have at most
-// maxRows rows.
-func NewScheduler(maxRows int) *Scheduler {
-	return &Scheduler{maxRows: maxRows}
-}
+// SetExecutors changes how many batches may run at the same time. Those that
+// run complete as they would have.
+func (s *Scheduler) SetExecutors(n int) { s.choice.executors = n }
 
 // Add makes a model known.
 func (s *Scheduler) Add(m *Model) {
 	for _, q := range m.queues {
-		q.maxRows = s.maxRows
-		if limit := q.cell.MaxRows; limit > 0 {
-			q.maxRows = min(limit, s.maxRows)
-		}
+		q.prepare(s.maxRows)
+		s.fair.add(q)
 	}
 	m.loaded = true
 	s.models = append(s.models, m)
@@ -110,8 +101,10 @@ func (s *Scheduler) Submit(q *Sequence) error {
 		return ErrNoSlot
 	}
 	q.phase, q.slot, q.generation = live, slot, generation
+	q.stamp = s.counters.submitted
 	q.model.sequences++
 	s.counters.submitted++
+	s.fair.join(q)
 	s.link(q)
 
 	s.frontier.Reset()
@@ -143,44 +136,87 @@ func (s *Scheduler) CancelAll(cause error) {
 	}
 }
 
-// Ready returns how many nodes are ready.
+// Ready returns how many nodes wait for a batch.
 func (s *Scheduler) Ready() int { return s.ready }
 
-// Next forms the next batch in b and reports whether there is one.
-func (s *Scheduler) Next(b *Batch) bool {
-	q := s.oldest()
+// Next forms the next batch of an idle executor in b and reports whether there
+// is one. Executors are numbered from 0.
+func (s *Scheduler) Next(executor int, b *Batch) bool {
+	q := s.choice.choose(s.queues)
 	if q == nil {
 		return false
 	}
-	b.Model, b.Cell = q.model, q.cell
-	b.Rows, b.sequences = b.Rows[:0], b.sequences[:0]
-	for len(b.Rows) < q.maxRows && q.head != nil {
-		n := q.head
-		b.Rows = append(b.Rows, Row{Slot: n.seq.slot, Args: n.node.Args})
-		b.sequences = append(b.sequences, n.seq)
-		n.seq.inFlight++
-		s.drop(n)
-	}
-	b.Outputs = slices.Grow(b.Outputs[:0], len(b.Rows))[:len(b.Rows)]
-	clear(b.Outputs)
+	s.begin(b, q, executor, 0)
+	s.fill(b, q)
+	s.finish(b)
 	return true
+}
+
+// begin empties a batch for nodes of a queue.
+func (s *Scheduler) begin(b *Batch, q *readyQueue, executor, depth int) {
+	b.Model, b.Cell, b.executor, b.depth = q.model, q.cell, executor, depth
+	b.Rows, b.sequences = b.Rows[:0], b.sequences[:0]
+	q.running++
+}
+
+// fill adds the queue's ready nodes to a batch.
+func (s *Scheduler) fill(b *Batch, q *readyQueue) {
+	d := s.fair.deal(q, q.maxRows)
+	for len(b.Rows) < q.maxRows {
+		n := d.next()
+		if n == nil {
+			break
+		}
+		s.take(b, n)
+	}
+	d.end()
+}
+
+// take adds one node to a batch.
+func (s *Scheduler) take(b *Batch, n *readyNode) {
+	b.Rows = append(b.Rows, Row{Slot: n.seq.slot, Args: n.node.Args})
+	b.sequences = append(b.sequences, n.seq)
+	s.fair.charge(n.seq.share.tenant, n.queue.cost)
+	n.seq.inFlight++
+	s.drop(n)
+}
+
+// finish makes a batch ready to run.
+func (s *Scheduler) finish(b *Batch) {
+	rows := len(b.Rows)
+	s.fair.grant()
+	b.Outputs = slices.Grow(b.Outputs[:0], rows)[:rows]
+	b.ahead = slices.Grow(b.ahead[:0], rows)[:rows]
+	clear(b.Outputs)
+	clear(b.ahead)
 }
 
 // Complete tells that a batch ran and how many rows were computed for it, and
 // advances its sequences' graphs.
 func (s *Scheduler) Complete(b *Batch, computed int) {
 	s.counters.step(b, computed)
+	b.Model.queue(b.Cell).running--
 	for i, q := range b.sequences {
 		q.inFlight--
-		if q.phase != live {
+		switch {
+		case q.phase != live:
 			s.release(q)
-			continue
+		case b.ahead[i]:
+			s.returned(q)
+		default:
+			s.advance(q, Node{Cell: b.Cell, Args: b.Rows[i].Args}, b.Outputs[i])
 		}
-		s.frontier.Reset()
-		q.graph.Advance(Node{Cell: b.Cell, Args: b.Rows[i].Args}, b.Outputs[i], &s.frontier)
-		s.settle(q)
 	}
-	clear(b.sequences) // an idle executor's batch keeps no sequence alive
+	// An idle executor's batch keeps neither sequences alive nor scratch.
+	clear(b.sequences)
+	clear(b.Outputs)
+}
+
+// advance tells a sequence's graph that a node ran.
+func (s *Scheduler) advance(q *Sequence, n Node, out Output) {
+	s.frontier.Reset()
+	q.graph.Advance(n, out, &s.frontier)
+	s.settle(q)
 }
 
 // Results returns what happened to sequences since the last [Scheduler.Clear].
@@ -192,26 +228,12 @@ func (s *Scheduler) Clear() {
 	s.results, s.tokens = s.results[:0], s.tokens[:0]
 }
 
-// oldest returns the queue whose head has been ready longest. Programs have
-// few cells, so that looking at all of them costs less than keeping an order.
-func (s *Scheduler) oldest() *readyQueue {
-	var best *readyQueue
-	for _, q := range s.queues {
-		if q.head != nil && (best == nil || q.head.stamp < best.head.stamp) {
-			best = q
-		}
-	}
-	return best
-}
-
 // settle takes over what a graph reported to the frontier.
 func (s *Scheduler) settle(q *Sequence) {
 	f := &s.frontier
-	if len(f.tokens) > 0 {
-		first := len(s.tokens)
-		s.tokens = append(s.tokens, f.tokens...)
+	if len(f.tokens)+len(f.proposal) > 0 {
 		s.counters.tokens += uint64(len(f.tokens))
-		s.results = append(s.results, Result{Sequence: q, Tokens: s.tokens[first:len(s.tokens):len(s.tokens)]})
+		s.results = append(s.results, Result{Sequence: q, Tokens: s.keep(f.tokens), Proposal: s.keep(f.proposal)})
 	}
 	if f.err != nil {
 		s.end(q, 0, f.err)
@@ -224,23 +246,47 @@ func (s *Scheduler) settle(q *Sequence) {
 	for i := range f.nodes {
 		s.push(q, &f.nodes[i])
 	}
-	if q.inFlight == 0 && q.ready == nil {
+	s.checkStalled(q)
+}
+
+// checkStalled fails a live sequence that nothing will advance any more.
+func (s *Scheduler) checkStalled(q *Sequence) {
+	if q.inFlight == 0 && q.ready.head == nil {
 		s.end(q, 0, ErrStalled)
 	}
 }
 
-// push makes a node ready.
-func (s *Scheduler) push(q *Sequence, node *Node) {
-	n := s.pool.get()
-	n.node, n.seq, n.stamp = *node, q, s.stamp
-	s.stamp++
-	s.ready++
-	q.model.queue(node.Cell).push(n)
+// keep copies tokens to where they stay until the results are cleared.
+func (s *Scheduler) keep(tokens []Token) []Token {
+	first := len(s.tokens)
+	s.tokens = append(s.tokens, tokens...)
+	return s.tokens[first:len(s.tokens):len(s.tokens)]
 }
 
-// drop takes a ready node out of its queue.
+// push makes a node ready, or holds it while nodes before it are ahead.
+func (s *Scheduler) push(q *Sequence, node *Node) {
+	n := s.pool.get()
+	n.node, n.seq, n.queue = *node, q, q.model.queue(node.Cell)
+	q.ready.push(n)
+	s.ready++
+	s.fair.waits(q.share.tenant)
+	if q.ahead > 0 {
+		n.held = s.ahead.lane(q.lane)
+		n.held.push(n)
+		return
+	}
+	n.queue.push(n)
+}
+
+// drop takes a ready node out of its lists.
 func (s *Scheduler) drop(n *readyNode) {
-	n.queue.remove(n)
+	n.seq.ready.remove(n)
+	if n.held != nil {
+		n.held.remove(n)
+	} else {
+		n.queue.remove(n)
+	}
+	s.fair.goes(n.seq.share.tenant)
 	s.pool.put(n)
 	s.ready--
 }
@@ -248,8 +294,8 @@ func (s *Scheduler) drop(n *readyNode) {
 // end decides the end of a live sequence.
 func (s *Scheduler) end(q *Sequence, reason Reason, err error) {
 	q.phase, q.reason, q.err = ending, reason, err
-	for q.ready != nil {
-		s.drop(q.ready)
+	for q.ready.head != nil {
+		s.drop(q.ready.head)
 	}
 	s.release(q)
 }
@@ -263,6 +309,7 @@ func (s *Scheduler) release(q *Sequence) {
 	q.phase = ended
 	q.model.arena.release(q.slot, q.generation)
 	q.model.sequences--
+	s.fair.leave(q)
 	s.unlink(q)
 	s.counters.end(q)
 	if n := len(s.results); n > 0 && s.results[n-1].Sequence == q {

@@ -1,8 +1,10 @@
 package cellrt_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"testing"
 	"weak"
 
@@ -47,7 +49,7 @@ func TestSchedulerNewcomerJoinsNextStep(t *testing.T) {
 	w.submit(script{lengths: [3]int{5, 0, 1}, failAt: -1})
 	w.complete(0)
 	w.form(0)
-	if rows := len(w.batches[0].batch.Rows); rows != 2 {
+	if rows := len(w.rounds[0].flights[0].batch.Rows); rows != 2 {
 		t.Errorf("%d rows in the step after a submission, want 2", rows)
 	}
 	w.complete(0)
@@ -102,7 +104,7 @@ func TestSchedulerCancel(t *testing.T) {
 	t.Run("never submitted", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, 8, 2, 1)
-		if w.sched.Cancel(cellrt.NewSequence(w.model, &script{}, nil), errTest) {
+		if w.sched.Cancel(cellrt.NewSequence(w.model, &script{}, cellrt.SequenceOptions{}), errTest) {
 			t.Error("cancelled a sequence that was never submitted")
 		}
 	})
@@ -164,7 +166,7 @@ func TestSchedulerModels(t *testing.T) {
 	if err := w.sched.Remove(w.model); !errors.Is(err, cellrt.ErrUnloaded) {
 		t.Errorf("removing it again: %v, want ErrUnloaded", err)
 	}
-	if err := w.sched.Submit(cellrt.NewSequence(w.model, &script{}, nil)); !errors.Is(err, cellrt.ErrUnloaded) {
+	if err := w.sched.Submit(cellrt.NewSequence(w.model, &script{}, cellrt.SequenceOptions{})); !errors.Is(err, cellrt.ErrUnloaded) {
 		t.Errorf("submitting to it: %v, want ErrUnloaded", err)
 	}
 	for _, slots := range []int{0, -1, 1_000_001} {
@@ -182,7 +184,7 @@ func TestSchedulerPanics(t *testing.T) {
 	for name, f := range map[string]func(){
 		"submitted twice": func() { _ = w.sched.Submit(s.seq) },
 		"foreign cell": func() {
-			_ = w.sched.Submit(cellrt.NewSequence(w.model, &script{world: foreign, lengths: [3]int{1, 0, 0}}, nil))
+			_ = w.sched.Submit(cellrt.NewSequence(w.model, &script{world: foreign, lengths: [3]int{1, 0, 0}}, cellrt.SequenceOptions{}))
 		},
 	} {
 		func() {
@@ -200,21 +202,26 @@ func FuzzScheduler(f *testing.F) {
 	f.Add([]byte{0, 5, 1, 2, 0, 9, 1, 2, 1, 2})
 	f.Add([]byte{0, 255, 0, 254, 0, 253, 1, 17, 3, 0, 2, 18, 3, 1})
 	f.Add([]byte{4, 5, 0, 21, 0, 21, 0, 21, 0, 33, 0, 45, 3, 0, 5, 0, 3, 0, 5, 0, 3, 0, 0, 80, 5, 0, 7, 2, 3, 0, 5, 0})
+	f.Add([]byte{9, 23, 0, 23, 11, 59, 22, 47, 3, 0, 3, 1, 10, 3, 5, 0, 5, 0, 5, 1, 9, 1, 3, 2, 8, 0, 10, 0, 5, 0})
 	f.Add([]byte("submit, step, cancel, fail a row, finish; and again with others"))
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) < 2 {
 			return
 		}
-		w := newWorld(t, 1+int(program[0]%5), 1+int(program[1]%6), 1+int(program[0]/5%3))
+		w := makeWorld(t, worldOptions{
+			maxRows: 1 + int(program[0]%5), slots: 1 + int(program[1]%6), executors: 1 + int(program[0]/5%3),
+			lookAhead: 1 + int(program[1]/6%4),
+		})
 		for ops := program[2:]; len(ops) >= 2; ops = ops[2:] {
 			op, arg := ops[0], int(ops[1])
-			executor := arg % len(w.batches)
-			switch op % 8 {
+			executor := arg % len(w.rounds)
+			switch op % 11 {
 			case 0, 1, 2:
 				w.submit(script{
 					lengths: [3]int{arg % 4, arg / 4 % 3, arg / 12 % 5},
 					failAt:  arg/60 - 1, // none, or one that may lie beyond the end
 					stall:   arg == 255,
+					tenant:  []string{"", "a", "b"}[int(op)/11%3],
 				})
 			case 3, 4:
 				w.form(executor)
@@ -224,6 +231,17 @@ func FuzzScheduler(f *testing.F) {
 				if len(w.scripts) > 0 {
 					w.cancel(w.scripts[arg%len(w.scripts)], errTest)
 				}
+			case 8: // expire: the oldest go first
+				i := slices.IndexFunc(w.scripts, func(s *script) bool { return s.ends == 0 })
+				if i >= 0 {
+					w.cancel(w.scripts[i], context.DeadlineExceeded)
+				}
+			case 9:
+				if len(w.scripts) > 0 {
+					w.scripts[arg%len(w.scripts)].poison = !w.scripts[arg%len(w.scripts)].finished
+				}
+			case 10:
+				w.reshape(1 + arg%4)
 			}
 		}
 		w.drain()
@@ -234,7 +252,7 @@ func TestSchedulerDoesNotAllocate(t *testing.T) { // not parallel: it counts all
 	m, s := endless(t, 16)
 	var b cellrt.Batch
 	turn := func() {
-		s.Next(&b)
+		s.Next(0, &b)
 		s.Complete(&b, len(b.Rows))
 		s.Clear()
 	}
@@ -263,18 +281,18 @@ func TestSchedulerForgetsEndedSequences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := cellrt.NewScheduler(4)
+	s := cellrt.NewScheduler(cellrt.SchedulerConfig{MaxRows: 4, Executors: 1})
 	s.Add(m)
 	var b cellrt.Batch
 	pointers := make([]weak.Pointer[cellrt.Sequence], 2)
 	for i := range pointers {
-		q := cellrt.NewSequence(m, onceGraph{p.Cells[0]}, nil)
+		q := cellrt.NewSequence(m, onceGraph{p.Cells[0]}, cellrt.SequenceOptions{})
 		pointers[i] = weak.Make(q)
 		if err := s.Submit(q); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.Next(&b)
+	s.Next(0, &b)
 	s.Complete(&b, len(b.Rows))
 	s.Clear()
 	runtime.GC()
@@ -304,10 +322,10 @@ func endless(tb testing.TB, slots int) (*cellrt.Model, *cellrt.Scheduler) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := cellrt.NewScheduler(slots)
+	s := cellrt.NewScheduler(cellrt.SchedulerConfig{MaxRows: slots, Executors: 1})
 	s.Add(m)
 	for range slots {
-		if err := s.Submit(cellrt.NewSequence(m, endlessGraph{p.Cells[2]}, nil)); err != nil {
+		if err := s.Submit(cellrt.NewSequence(m, endlessGraph{p.Cells[2]}, cellrt.SequenceOptions{})); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -324,7 +342,7 @@ func BenchmarkScheduler(b *testing.B) {
 			var batch cellrt.Batch
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Next(&batch)
+				s.Next(0, &batch)
 				s.Complete(&batch, len(batch.Rows))
 				s.Clear()
 			}

@@ -21,26 +21,41 @@ const (
 // The exported methods are safe for concurrent use. Everything else belongs to
 // the scheduler.
 type Sequence struct {
-	model *Model
-	graph Graph
-	owner any
+	model  *Model
+	graph  Graph
+	owner  any
+	tenant string
 
 	phase      phase
 	reason     Reason
 	err        error
 	cancelled  bool
+	stamp      uint64 // place in the order of submission
 	slot       int32
 	generation uint32
-	inFlight   int        // nodes in batches that have not completed
-	ready      *readyNode // this sequence's nodes in the ready queues
-	prev, next *Sequence  // the scheduler's list of sequences that have not ended
+	share      *share    // its tenant's, while the sequence has not ended
+	inFlight   int       // nodes in batches that have not completed
+	ahead      int       // those of them whose successors are known already
+	lane       int       // the executor that has the nodes ahead
+	ready      nodeList  // nodes that wait
+	prev, next *Sequence // the scheduler's list of sequences that have not ended
 }
 
-// NewSequence returns a sequence that will run g on m. Owner is the caller's
-// own and comes back through [Sequence.Owner], so that a [Sink] finds whom a
-// result is for without a lookup.
-func NewSequence(m *Model, g Graph, owner any) *Sequence {
-	return &Sequence{model: m, graph: g, owner: owner}
+// SequenceOptions are what a sequence has beside its model and graph.
+type SequenceOptions struct {
+	// Owner is the caller's own and comes back through [Sequence.Owner], so
+	// that a [Sink] finds whom a result is for without a lookup.
+	Owner any
+	// Tenant names whose share of the compute the sequence uses. Sequences
+	// without a name share one.
+	Tenant string
+}
+
+// NewSequence returns a sequence that will run g on m.
+func NewSequence(m *Model, g Graph, opts SequenceOptions) *Sequence {
+	return &Sequence{
+		model: m, graph: g, owner: opts.Owner, tenant: opts.Tenant, ready: nodeList{links: inSequence},
+	}
 }
 
 // Owner returns what the sequence was made with.

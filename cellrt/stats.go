@@ -3,6 +3,8 @@ package cellrt
 // Stats is the state of a scheduler or a runtime at one moment. Counters only
 // grow.
 type Stats struct {
+	// Shape is that of a runtime's next steps; zero for a scheduler.
+	Shape Shape
 	// Steps is the number of batches run.
 	Steps uint64
 	// Rows is the number of nodes run; Rows/Steps is the mean batch.
@@ -15,6 +17,8 @@ type Stats struct {
 	Tokens uint64
 	// Running is the number of sequences that have a slot.
 	Running int
+	// Tenants is the number of tenants that have such sequences.
+	Tenants int
 	// Ready is the number of nodes waiting for a step.
 	Ready int
 	// Submitted is the number of sequences accepted. It is the sum of Running,
@@ -44,6 +48,11 @@ type CellStats struct {
 	Program, Cell string
 	Steps, Rows   uint64
 	Ready         int
+	// MaxRows is the largest batch of the cell.
+	MaxRows int
+	// RowCost is what a row of such a batch takes, in nanoseconds, measured or
+	// estimated. Tenants' shares of the compute are in this unit.
+	RowCost int64
 }
 
 // counters is what a scheduler counts as it goes.
@@ -83,7 +92,7 @@ func (c *counters) end(q *Sequence) {
 func (s *Scheduler) Stats() Stats {
 	c := &s.counters
 	stats := Stats{
-		Steps: c.steps, Rows: c.rows, PaddedRows: c.padded, MaxRows: c.maxRows, Tokens: c.tokens, Ready: s.ready,
+		Steps: c.steps, Rows: c.rows, PaddedRows: c.padded, MaxRows: c.maxRows, Tokens: c.tokens, Ready: s.ready, Tenants: len(s.fair.tenants),
 		Submitted: c.submitted, Finished: c.finished, Failed: c.failed, Cancelled: c.cancelled,
 	}
 	for _, m := range s.models {
@@ -96,6 +105,7 @@ func (s *Scheduler) Stats() Stats {
 		for _, q := range m.queues {
 			stats.Cells = append(stats.Cells, CellStats{
 				Program: m.program.Name, Cell: q.cell.Name, Steps: q.steps, Rows: q.rows, Ready: q.length,
+				MaxRows: q.maxRows, RowCost: q.cost,
 			})
 		}
 	}

@@ -13,46 +13,73 @@ import (
 // it does with a plain model of it: one list of ready nodes in the order in
 // which they became ready.
 type world struct {
-	tb      testing.TB
-	sched   *cellrt.Scheduler
-	model   *cellrt.Model
-	maxRows int
-	cells   [3]*cellrt.Cell // forward, backward, decoder
+	tb    testing.TB
+	sched *cellrt.Scheduler
+	model *cellrt.Model
+	worldOptions
+	cells [3]*cellrt.Cell // forward, backward, decoder
 
-	scripts []*script
-	ready   []readyNode
-	owners  map[int32]*script // of the slots in use
-	batches []flight          // one for each executor
-	ends    int
+	scripts    []*script
+	ready      []readyNode
+	owners     map[int32]*script // of the slots in use
+	rounds     []round           // one for each executor there ever was
+	passed     [3]int            // decisions for other cells since the cell ran or became ready
+	mostPassed int
+	completing bool
+	ends       int
+}
+
+// worldOptions are the sizes of a world.
+type worldOptions struct {
+	maxRows, slots, executors int
+	lookAhead                 int // of the encoder's cells; 0 means 1
 }
 
 // readyNode is a node in the world's own list.
 type readyNode struct {
 	script *script
 	node   cellrt.Node
+	held   bool // it was pushed while nodes before it were ahead
 }
 
-// flight is an executor's batch.
-type flight struct {
-	batch   cellrt.Batch
-	running bool
+// round is what an executor was given at once.
+type round struct {
+	flights []flight
+	done    int // flights completed
 }
+
+// flight is a batch that runs.
+type flight struct {
+	batch    cellrt.Batch
+	scripts  []*script
+	advanced map[int]bool // rows whose scripts were advanced ahead
+}
+
+func (r *round) running() bool { return r.done < len(r.flights) }
 
 // The cell whose batches are narrower than the scheduler's limit.
 const narrowRows = 2
 
+// newWorld returns a world without look-ahead.
 func newWorld(tb testing.TB, maxRows, slots, executors int) *world {
 	tb.Helper()
-	w := &world{tb: tb, maxRows: maxRows, owners: map[int32]*script{}, batches: make([]flight, executors)}
+	return makeWorld(tb, worldOptions{maxRows: maxRows, slots: slots, executors: executors})
+}
+
+func makeWorld(tb testing.TB, o worldOptions) *world {
+	tb.Helper()
+	w := &world{tb: tb, worldOptions: o, owners: map[int32]*script{}, mostPassed: o.executors + 1}
 	p := scriptProgram(tb)
 	copy(w.cells[:], p.Cells)
 	w.cells[1].MaxRows = narrowRows
+	w.cells[0].LookAhead, w.cells[1].LookAhead = o.lookAhead, o.lookAhead
 	var err error
-	if w.model, err = cellrt.NewModel(p, slots); err != nil {
+	if w.model, err = cellrt.NewModel(p, o.slots); err != nil {
 		tb.Fatal(err)
 	}
-	w.sched = cellrt.NewScheduler(maxRows)
+	w.sched = cellrt.NewScheduler(cellrt.SchedulerConfig{MaxRows: o.maxRows, Executors: o.executors})
 	w.sched.Add(w.model)
+	w.rounds = make([]round, o.executors)
 	return w
 }
 
@@ -89,12 +116,18 @@ type script struct {
 	lengths [3]int // of the chains
 	failAt  int    // position of the decoder that fails; negative for none
 	stall   bool   // go quiet after the encoder
+	poison  bool   // fail at the next token
+	tenant  string
 
 	next     [3]int // position whose node is out
+	ran      [3]int // nodes completed
+	where    [3]int // the executor that has the chain's latest node, while it runs
 	inFlight int
+	ahead    int // nodes in flight that were advanced already
 	tokens   int // emitted by the graph
 	seen     int // delivered in results
 	finished bool
+	failed   bool
 	ends     int
 	cause    error // of a cancellation
 	err      error
@@ -112,7 +145,9 @@ func (s *script) Start(f *cellrt.Frontier) {
 
 func (s *script) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
 	chain, position := int(n.Args[1]), int(n.Args[2])
-	if int(out.Token) != position {
+	if !s.world.completing {
+		s.world.advancedAhead(s, chain, position)
+	} else if int(out.Token) != position {
 		s.world.tb.Fatalf("script %d got another row's output at position %d: %v", s.number, position, out)
 	}
 	if s.finished || s.cause != nil {
@@ -133,8 +168,8 @@ func (s *script) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
 	f.Emit(cellrt.Token{ID: int32(s.tokens)})
 	s.tokens++
 	switch {
-	case position == s.failAt:
-		s.finished = true
+	case s.poison || position == s.failAt:
+		s.finished, s.failed = true, true
 		f.Fail(cellrt.ErrNumerical)
 	case s.next[chain] == s.lengths[chain]:
 		s.finished = true
@@ -164,13 +199,13 @@ func (s *script) decode(f *cellrt.Frontier) {
 func (s *script) push(f *cellrt.Frontier, chain int) {
 	n := cellrt.Node{Cell: s.world.cells[chain], Args: [cellrt.MaxArgs]int32{int32(s.number), int32(chain), int32(s.next[chain])}}
 	f.Push(n)
-	s.world.ready = append(s.world.ready, readyNode{script: s, node: n})
+	s.world.ready = append(s.world.ready, readyNode{script: s, node: n, held: s.ahead > 0})
 }
 
 // submit submits a script and returns it, or nil when there was no slot.
 func (w *world) submit(s script) *script {
 	s.world, s.number = w, len(w.scripts)
-	s.seq = cellrt.NewSequence(w.model, &s, &s)
+	s.seq = cellrt.NewSequence(w.model, &s, cellrt.SequenceOptions{Owner: &s, Tenant: s.tenant})
 	w.scripts = append(w.scripts, &s)
 	err := w.sched.Submit(s.seq)
 	if used := len(w.scripts) - 1 - w.ends; errors.Is(err, cellrt.ErrNoSlot) {
@@ -186,77 +221,222 @@ func (w *world) submit(s script) *script {
 	return &s
 }
 
-// form lets an idle executor take a batch and checks it against the model. It
-// reports whether there was one.
+// form lets an idle executor take what it is given at once and checks it
+// against the model. It reports whether there was something.
 func (w *world) form(executor int) bool {
-	f := &w.batches[executor]
-	if f.running {
+	r := &w.rounds[executor]
+	if r.running() || executor >= w.executors {
 		return false
 	}
-	ok := w.sched.Next(&f.batch)
-	if !ok {
-		if len(w.ready) > 0 {
+	r.flights, r.done = append(r.flights[:0], flight{}), 0
+	f := &r.flights[0]
+	if !w.sched.Next(executor, &f.batch) {
+		r.flights = r.flights[:0]
+		if w.free(nil) > 0 {
 			w.tb.Fatalf("no batch with %d nodes ready", len(w.ready))
 		}
 		return false
 	}
-	f.running = true
-	if len(w.ready) == 0 {
-		w.tb.Fatal("a batch with nothing ready")
+	w.decided(f.batch.Cell)
+	limit := w.maxRows
+	if f.batch.Cell.MaxRows > 0 {
+		limit = min(limit, f.batch.Cell.MaxRows)
 	}
-	// The cell of the oldest node of all, its oldest nodes first.
-	cell, limit := w.ready[0].node.Cell, w.maxRows
-	if cell.MaxRows > 0 {
-		limit = min(limit, cell.MaxRows)
+	if want := min(limit, w.free(f.batch.Cell)); len(f.batch.Rows) != want {
+		w.tb.Fatalf("batch of %d rows of %s, want %d", len(f.batch.Rows), f.batch.Cell.Name, want)
 	}
-	var want []readyNode
-	w.ready = slices.DeleteFunc(w.ready, func(n readyNode) bool {
-		take := n.node.Cell == cell && len(want) < limit
-		if take {
-			want = append(want, n)
+	w.checkTurns(&f.batch, limit)
+	w.taken(executor, f)
+	for len(r.flights) < w.lookAhead {
+		r.flights = append(r.flights, flight{})
+		last := len(r.flights) - 1
+		if !w.sched.Follow(&r.flights[last-1].batch, &r.flights[last].batch) {
+			r.flights = r.flights[:last]
+			break
 		}
-		return take
-	})
-	if f.batch.Cell != cell || len(f.batch.Rows) != len(want) || len(f.batch.Outputs) != len(want) {
-		w.tb.Fatalf("batch of %d rows of %s, want %d of %s", len(f.batch.Rows), f.batch.Cell.Name, len(want), cell.Name)
+		if b := &r.flights[last].batch; b.Cell != f.batch.Cell || len(b.Rows) < 2 || len(b.Rows) > limit {
+			w.tb.Fatalf("%d rows of %s follow a batch of %s", len(b.Rows), b.Cell.Name, f.batch.Cell.Name)
+		}
+		w.taken(executor, &r.flights[last])
+	}
+	return true
+}
+
+// free counts the ready nodes, of one cell or of all, that do not wait for a
+// node ahead.
+func (w *world) free(cell *cellrt.Cell) int {
+	n := 0
+	for _, r := range w.ready {
+		if !r.held && (cell == nil || r.node.Cell == cell) {
+			n++
+		}
+	}
+	return n
+}
+
+// decided counts for how many decisions each cell was passed over.
+func (w *world) decided(cell *cellrt.Cell) {
+	for i, c := range w.cells {
+		if w.passed[i]++; c == cell || w.free(c) == 0 {
+			w.passed[i] = 0
+		}
+		if w.passed[i] > w.mostPassed {
+			w.tb.Fatalf("%s was passed over %d times, want at most %d", c.Name, w.passed[i], w.mostPassed)
+		}
+	}
+}
+
+// checkTurns checks that each tenant's nodes go in order, and that every
+// tenant has its turn.
+func (w *world) checkTurns(b *cellrt.Batch, limit int) {
+	if w.lookAhead > 1 {
+		return // held nodes come later than they became ready
+	}
+	rows, tenants := map[string][]cellrt.Row{}, map[string]int{}
+	for _, row := range b.Rows {
+		t := w.scripts[row.Args[0]].tenant
+		rows[t] = append(rows[t], row)
+	}
+	for _, n := range w.ready {
+		if n.node.Cell != b.Cell {
+			continue
+		}
+		t := n.script.tenant
+		if i := tenants[t]; i < len(rows[t]) && rows[t][i].Args != n.node.Args {
+			w.tb.Fatalf("tenant %q has row %v, want %v", t, rows[t][i].Args, n.node.Args)
+		}
+		tenants[t]++
+	}
+	for t := range tenants {
+		if len(tenants) <= limit && len(rows[t]) == 0 {
+			w.tb.Fatalf("tenant %q is not in a batch of %d rows for %d tenants", t, len(b.Rows), len(tenants))
+		}
+	}
+}
+
+// taken checks the rows of a batch and takes them out of the model.
+func (w *world) taken(executor int, f *flight) {
+	if len(f.batch.Outputs) != len(f.batch.Rows) {
+		w.tb.Fatalf("%d outputs for %d rows", len(f.batch.Outputs), len(f.batch.Rows))
 	}
 	for i, row := range f.batch.Rows {
-		if row.Args != want[i].node.Args {
-			w.tb.Fatalf("row %d is %v, want %v", i, row.Args, want[i].node.Args)
+		if out := f.batch.Outputs[i]; out.Token != 0 || out.LogProb != 0 || out.Values != nil {
+			w.tb.Fatalf("row %d begins with output %v of an earlier batch", i, out)
 		}
-		if f.batch.Outputs[i] != (cellrt.Output{}) {
-			w.tb.Fatalf("row %d begins with output %v of an earlier batch", i, f.batch.Outputs[i])
+		at := slices.IndexFunc(w.ready, func(n readyNode) bool { return n.node.Args == row.Args })
+		if at < 0 || w.ready[at].node.Cell != f.batch.Cell {
+			w.tb.Fatalf("row %v of %s is not ready", row.Args, f.batch.Cell.Name)
 		}
-		s := want[i].script
+		s := w.ready[at].script
+		w.ready = slices.Delete(w.ready, at, at+1)
+		w.checkOrder(executor, s, int(row.Args[1]), int(row.Args[2]))
 		s.inFlight++
+		f.scripts = append(f.scripts, s)
 		if owner := w.owners[row.Slot]; owner == nil {
 			w.owners[row.Slot] = s
 		} else if owner != s {
 			w.tb.Fatalf("slot %d belongs to script %d and to %d", row.Slot, owner.number, s.number)
 		}
 	}
-	return true
+	for i, c := range w.cells {
+		if w.free(c) == 0 {
+			w.passed[i] = 0
+		}
+	}
 }
 
-// complete completes an executor's batch, if it has one.
+// checkOrder checks that what a node depends on has run, or runs before it on
+// the same executor.
+func (w *world) checkOrder(executor int, s *script, chain, position int) {
+	if position > 0 && s.ran[chain] < position && s.where[chain] != executor {
+		w.tb.Fatalf("script %d chain %d position %d given to executor %d while %d runs the one before", s.number, chain, position, executor, s.where[chain])
+	}
+	for before := range 2 {
+		if chain == 2 && s.ran[before] < s.lengths[before] && s.where[before] != executor {
+			w.tb.Fatalf("script %d decodes before chain %d has run", s.number, before)
+		}
+	}
+	s.where[chain] = executor
+}
+
+// advancedAhead takes note that a script was advanced while its node is out.
+func (w *world) advancedAhead(s *script, chain, position int) {
+	if w.lookAhead < 2 || chain == 2 {
+		w.tb.Fatalf("script %d chain %d advanced before it ran", s.number, chain)
+	}
+	for i := range w.rounds {
+		for j := range w.rounds[i].flights {
+			f := &w.rounds[i].flights[j]
+			for k, row := range f.batch.Rows {
+				if row.Args[0] == int32(s.number) && int(row.Args[1]) == chain && int(row.Args[2]) == position {
+					if f.advanced == nil {
+						f.advanced = map[int]bool{}
+					}
+					f.advanced[k] = true
+					s.ahead++
+					return
+				}
+			}
+		}
+	}
+	w.tb.Fatalf("script %d chain %d position %d advanced, but not given out", s.number, chain, position)
+}
+
+// complete completes the batch an executor runs, if it has one.
 func (w *world) complete(executor int) bool {
-	f := &w.batches[executor]
-	if !f.running {
+	r := &w.rounds[executor]
+	if !r.running() {
 		return false
 	}
-	f.running = false
+	f := &r.flights[r.done]
+	r.done++
 	for i, row := range f.batch.Rows {
-		w.scripts[row.Args[0]].inFlight--
+		s := f.scripts[i]
+		s.inFlight--
+		if chain := row.Args[1]; s.ran[chain] != int(row.Args[2]) {
+			w.tb.Fatalf("script %d chain %d ran position %d, want %d", s.number, chain, row.Args[2], s.ran[chain])
+		}
+		s.ran[row.Args[1]]++
+		if f.advanced[i] {
+			if s.ahead--; s.ahead == 0 {
+				w.release(s)
+			}
+		}
 		f.batch.Outputs[i] = cellrt.Output{Token: row.Args[2], LogProb: -1}
 	}
-	w.sched.Complete(&f.batch, len(f.batch.Rows))
+	rows := len(f.batch.Rows)
+	w.completing = true
+	w.sched.Complete(&f.batch, rows)
+	w.completing = false
+	f.batch.Rows = f.batch.Rows[:0]
 	w.collect()
 	return true
 }
 
+// release makes the nodes of a script that were held ready for all.
+func (w *world) release(s *script) {
+	for i := range w.ready {
+		if w.ready[i].script == s {
+			w.ready[i].held = false
+		}
+	}
+}
+
+// reshape changes the number of executors.
+func (w *world) reshape(executors int) {
+	w.executors = executors
+	w.sched.SetExecutors(executors)
+	for len(w.rounds) < executors {
+		w.rounds = append(w.rounds, round{})
+	}
+	w.mostPassed = max(w.mostPassed, executors+1)
+}
+
 // cancel cancels a script and checks that its ready nodes are gone at once.
 func (w *world) cancel(s *script, cause error) {
-	ended := s.finished || s.cause != nil
+	// A graph that goes quiet ahead ends when the last of its nodes completes.
+	quiet := s.stall && s.ends == 0
+	ended := s.finished && !quiet || s.cause != nil
 	if !ended {
 		s.cause = cause
 		w.forget(s)
@@ -270,6 +450,11 @@ func (w *world) cancel(s *script, cause error) {
 // forget drops a script's nodes from the model.
 func (w *world) forget(s *script) {
 	w.ready = slices.DeleteFunc(w.ready, func(n readyNode) bool { return n.script == s })
+	for i, c := range w.cells {
+		if w.free(c) == 0 {
+			w.passed[i] = 0
+		}
+	}
 }
 
 // collect checks the results since the last time.
@@ -317,7 +502,7 @@ func (w *world) end(s *script, r cellrt.Result) {
 		want = s.cause
 	case s.stall:
 		want = cellrt.ErrStalled
-	case s.failAt >= 0 && s.failAt < s.lengths[2]:
+	case s.failed:
 		want = cellrt.ErrNumerical
 	}
 	if !errors.Is(r.Err, want) || (r.Reason == 0) != (want != nil) {
@@ -332,7 +517,7 @@ func (w *world) end(s *script, r cellrt.Result) {
 func (w *world) drain() {
 	for {
 		moved := false
-		for executor := range w.batches {
+		for executor := range w.rounds {
 			moved = w.form(executor) || moved
 			moved = w.complete(executor) || moved
 		}
@@ -344,6 +529,9 @@ func (w *world) drain() {
 		w.tb.Fatalf("%d of %d scripts ended", w.ends, len(w.scripts))
 	}
 	st := w.sched.Stats()
+	if st.Tenants != 0 {
+		w.tb.Fatalf("%d tenants after the end", st.Tenants)
+	}
 	if st.Running != 0 || st.Ready != 0 || st.Models[0].Free != w.model.Slots() {
 		w.tb.Fatalf("after the end: %d running, %d ready, %d of %d slots free", st.Running, st.Ready, st.Models[0].Free, w.model.Slots())
 	}

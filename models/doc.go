@@ -13,6 +13,18 @@
 //	                        | Program (cells)          | Graph              |
 //	                        +--- NewText <-------------+--------------------+
 //
+//	model_type      package     input              output
+//	rnn_lm          lm          text or token ids  tokens that go on
+//	rnn_seq2seq     seq2seq     text or token ids  tokens of the target
+//	rnn_classifier  classifier  text or token ids  label and scores
+//	tree_lstm       tree        s-expression       label and scores
+//
+// Tokens come from the runtime while the graph runs; whatever else a request
+// gives is its [Outcome] once the graph has ended. How tokens are chosen, by
+// sampling or by search, is the matter of package decode; how they become text,
+// that of package tokenizer. [Request.NewText] decodes a request's tokens as
+// they come, and holds back what may turn out to be part of a stop text.
+//
 // Each family is a package below this one: it knows its configuration, its
 // tensors, its cells and how a request unfolds into them. This package knows
 // what is common: files, the digest, tokenizers, and the checks of what a

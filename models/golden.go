@@ -10,8 +10,12 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/internal/brief"
 )
 
 // Output is what a request's graph gave when it was run to its end.
@@ -37,8 +41,17 @@ type goldenCase struct {
 	FinishReason string `json:"finish_reason"`
 	// LogProb is the sum of the output's log-probabilities, end tokens
 	// included; the model's may be off by Tolerance.
-	LogProb   float64 `json:"logprob"`
-	Tolerance float64 `json:"tolerance"`
+	LogProb   *float64 `json:"logprob"`
+	Tolerance float64  `json:"tolerance"`
+	// MaxTokens is the request's, where it gives one.
+	MaxTokens *int `json:"max_tokens"`
+	// InputLogProb is the log-probability of the input itself (see
+	// [Model.UnfoldScore]); the model's may be off by Tolerance.
+	InputLogProb *float64 `json:"input_logprob"`
+	// Label is the class in families that answer with one, and Logits the last
+	// layer's, each of which may be off by Tolerance.
+	Label  string    `json:"label"`
+	Logits []float32 `json:"logits"`
 
 	line int
 }
@@ -49,9 +62,10 @@ type GoldenError struct {
 	Model string
 	// Line is the line of golden.jsonl, from 1.
 	Line int
-	// Field is what differs: "tokens", "text", "finish_reason" or "logprob".
+	// Field is the key of what differs, for example "tokens" or "logprob".
 	Field string
-	// Got and Want are the model's and the recorded value.
+	// Got and Want are the model's and the recorded value, texts quoted.
+	// Long ones begin shortly before they differ and are shortened.
 	Got, Want string
 }
 
@@ -60,46 +74,107 @@ func (e *GoldenError) Error() string {
 	return fmt.Sprintf("model %s: golden.jsonl line %d: %s is %s, want %s", e.Model, e.Line, e.Field, e.Got, e.Want)
 }
 
-// VerifyGolden runs the model's golden inputs, one after the other, and
+// VerifyGolden runs the model's golden inputs, atOnce of them at a time, and
 // returns a [*GoldenError] for the first line whose output is not the one
-// recorded. A model without golden.jsonl passes.
-func (m *Model) VerifyGolden(ctx context.Context, run Run) error {
-	for _, c := range m.golden {
-		if err := m.verify(ctx, run, c); err != nil {
-			return err
+// recorded. Run is called from several goroutines. A model without golden.jsonl
+// passes.
+func (m *Model) VerifyGolden(ctx context.Context, atOnce int, run Run) error {
+	errs := make([]error, len(m.golden))
+	var cases errgroup.Group
+	cases.SetLimit(max(atOnce, 1))
+	for i, c := range m.golden {
+		cases.Go(func() error {
+			errs[i] = m.verify(ctx, run, c)
+			return errs[i]
+		})
+	}
+	if cases.Wait() == nil {
+		return nil
+	}
+	return errs[slices.IndexFunc(errs, func(err error) bool { return err != nil })]
+}
+
+func (m *Model) verify(ctx context.Context, run Run, c goldenCase) error {
+	in := Input{Text: c.Input, IDs: c.InputIDs}
+	r, err := m.Unfold(in, Params{MaxTokens: c.MaxTokens})
+	out, err := m.runGolden(ctx, run, c, r, err)
+	if err != nil {
+		return err
+	}
+	if err := m.compare(c, r, out); err != nil {
+		return err
+	}
+	if c.InputLogProb == nil {
+		return nil
+	}
+	r, err = m.UnfoldScore(in)
+	if _, err := m.runGolden(ctx, run, c, r, err); err != nil {
+		return err
+	}
+	return m.compareLogProb(c, "input_logprob", r.LogProb(), *c.InputLogProb)
+}
+
+// runGolden runs a golden request, unless it could not be unfolded.
+func (m *Model) runGolden(ctx context.Context, run Run, c goldenCase, r *Request, err error) (Output, error) {
+	if err != nil {
+		return Output{}, fmt.Errorf("model %s: golden.jsonl line %d: %w", m.name, c.line, err)
+	}
+	out, err := run(ctx, r)
+	if err != nil {
+		return Output{}, fmt.Errorf("model %s: run golden.jsonl line %d: %w", m.name, c.line, err)
+	}
+	return out, nil
+}
+
+// compare compares an output with the recorded one.
+func (m *Model) compare(c goldenCase, r *Request, out Output) error {
+	ids := make([]int32, len(out.Tokens))
+	for i, t := range out.Tokens {
+		ids[i] = t.ID
+	}
+	text := r.Text(out.Tokens, 0)
+	switch {
+	case !slices.Equal(ids, c.Tokens):
+		return m.differs(c, "tokens", ids, c.Tokens)
+	case text != c.Text:
+		return m.differs(c, "text", strconv.Quote(text), strconv.Quote(c.Text))
+	case finishReason(out.Reason) != c.FinishReason:
+		return m.differs(c, "finish_reason", strconv.Quote(finishReason(out.Reason)), strconv.Quote(c.FinishReason))
+	case c.Label != "":
+		return m.compareLabel(c, r.Outcome())
+	case c.LogProb != nil:
+		return m.compareLogProb(c, "logprob", r.LogProb(), *c.LogProb)
+	}
+	return nil
+}
+
+func (m *Model) compareLogProb(c goldenCase, field string, got, want float64) error {
+	if math.IsNaN(got) || math.Abs(got-want) > c.Tolerance {
+		return m.differs(c, field, got, fmt.Sprintf("%v within %v", want, c.Tolerance))
+	}
+	return nil
+}
+
+func (m *Model) compareLabel(c goldenCase, o Outcome) error {
+	if o.Label != c.Label {
+		return m.differs(c, "label", strconv.Quote(o.Label), strconv.Quote(c.Label))
+	}
+	last := o.Logits[len(o.Logits)-1]
+	if len(last) != len(c.Logits) {
+		return m.differs(c, "logits", fmt.Sprintf("%d values", len(last)), len(c.Logits))
+	}
+	for i, want := range c.Logits {
+		if got := last[i]; !(math.Abs(float64(got)-float64(want)) <= c.Tolerance) {
+			return m.differs(c, "logits", fmt.Sprintf("%v at index %d", got, i), fmt.Sprintf("%v within %v", want, c.Tolerance))
 		}
 	}
 	return nil
 }
 
-func (m *Model) verify(ctx context.Context, run Run, c goldenCase) error {
-	r, err := m.Unfold(Input{Text: c.Input, IDs: c.InputIDs}, Params{})
-	if err != nil {
-		return fmt.Errorf("model %s: golden.jsonl line %d: %w", m.name, c.line, err)
-	}
-	out, err := run(ctx, r)
-	if err != nil {
-		return fmt.Errorf("model %s: run golden.jsonl line %d: %w", m.name, c.line, err)
-	}
-	differs := func(field string, got, want any) error {
-		return &GoldenError{Model: m.name, Line: c.line, Field: field, Got: fmt.Sprint(got), Want: fmt.Sprint(want)}
-	}
-	ids := make([]int32, len(out.Tokens))
-	for i, t := range out.Tokens {
-		ids[i] = t.ID
-	}
-	text := string(m.NewText().Append(nil, out.Tokens...))
-	switch {
-	case !slices.Equal(ids, c.Tokens):
-		return differs("tokens", ids, c.Tokens)
-	case text != c.Text:
-		return differs("text", text, c.Text)
-	case finishReason(out.Reason) != c.FinishReason:
-		return differs("finish_reason", finishReason(out.Reason), c.FinishReason)
-	case math.IsNaN(r.LogProb()) || math.Abs(r.LogProb()-c.LogProb) > c.Tolerance:
-		return differs("logprob", r.LogProb(), fmt.Sprintf("%v within %v", c.LogProb, c.Tolerance))
-	}
-	return nil
+func (m *Model) differs(c goldenCase, field string, got, want any) error {
+	e := &GoldenError{Model: m.name, Line: c.line, Field: field}
+	e.Got, e.Want = brief.Difference(fmt.Sprint(got), fmt.Sprint(want))
+	return e
 }
 
 // finishReason returns a reason's name on the wire.
@@ -131,7 +206,7 @@ func readGolden(fsys fs.FS) ([]goldenCase, error) {
 		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&c); err != nil {
-			return nil, &ConfigError{File: goldenFile, Field: fmt.Sprintf("line %d", n), Err: err}
+			return nil, &ConfigError{File: goldenFile, Field: fmt.Sprintf("line %d", n), Err: brief.Error(err)}
 		}
 		cases = append(cases, c)
 	}

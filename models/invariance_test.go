@@ -21,21 +21,35 @@ import (
 
 // result is an output down to its bits.
 type result struct {
-	tokens  []cellrt.Token
-	reason  cellrt.Reason
-	logProb uint64
+	tokens       []cellrt.Token
+	reason       cellrt.Reason
+	logProb      uint64
+	alternatives []models.Alternative
+}
+
+func sameTokens(a, b []cellrt.Token) bool {
+	return slices.EqualFunc(a, b, func(a, b cellrt.Token) bool {
+		return a.ID == b.ID && a.Break == b.Break && math.Float32bits(a.LogProb) == math.Float32bits(b.LogProb) &&
+			slices.Equal(a.Top, b.Top)
+	})
 }
 
 func (r result) equal(o result) bool {
-	return r.reason == o.reason && r.logProb == o.logProb &&
-		slices.EqualFunc(r.tokens, o.tokens, func(a, b cellrt.Token) bool {
-			return a.ID == b.ID && a.Break == b.Break && math.Float32bits(a.LogProb) == math.Float32bits(b.LogProb)
+	return r.reason == o.reason && r.logProb == o.logProb && sameTokens(r.tokens, o.tokens) &&
+		slices.EqualFunc(r.alternatives, o.alternatives, func(a, b models.Alternative) bool {
+			return a.Reason == b.Reason && math.Float64bits(a.LogProb) == math.Float64bits(b.LogProb) && sameTokens(a.Tokens, b.Tokens)
 		})
 }
 
-func runBits(t *testing.T, m *models.Model, r *runner.Runner, in models.Input) result {
+// asked is an input with its parameters.
+type asked struct {
+	in models.Input
+	p  models.Params
+}
+
+func runBits(t *testing.T, m *models.Model, r *runner.Runner, a asked) result {
 	t.Helper()
-	req, err := m.Unfold(in, models.Params{})
+	req, err := m.Unfold(a.in, a.p)
 	if err != nil {
 		t.Error(err)
 		return result{}
@@ -45,29 +59,43 @@ func runBits(t *testing.T, m *models.Model, r *runner.Runner, in models.Input) r
 		t.Error(err)
 		return result{}
 	}
-	return result{out.Tokens, out.Reason, math.Float64bits(req.LogProb())}
+	o := req.Outcome()
+	return result{out.Tokens, out.Reason, math.Float64bits(o.LogProb), o.Alternatives}
 }
 
-// checkMixes runs each input alone, then random sets of inputs together, and
-// compares the bits.
-func checkMixes(t *testing.T, m *models.Model, inputs []models.Input, mixes int, cfg cellrt.Config) {
+// decodings are parameters of all the ways to write tokens.
+func decodings() []models.Params {
+	return []models.Params{
+		{},
+		{BeamWidth: ptr(4), NBest: ptr(4)},
+		{Temperature: ptr(1.0), Seed: ptr(uint64(7)), LogProbs: ptr(3)},
+		{},
+		{BeamWidth: ptr(7), NBest: ptr(2)},
+		{Temperature: ptr(0.8), TopK: ptr(5), TopP: ptr(0.9), RequestID: "a"},
+		{Stop: []string{"1 1", "A"}},
+	}
+}
+
+// checkMixes runs each request alone, then random sets of requests together,
+// and compares the bits.
+func checkMixes(t *testing.T, m *models.Model, requests []asked, mixes int, cfg cellrt.Config) {
 	t.Helper()
 	const slots = 24
 	lone := serve(t, m, 1, cellrt.Config{})
-	want := make([]result, len(inputs))
-	for i, in := range inputs {
-		want[i] = runBits(t, m, lone, in)
+	want := make([]result, len(requests))
+	for i, a := range requests {
+		want[i] = runBits(t, m, lone, a)
 	}
 	r := serve(t, m, slots, cfg)
 	rng := rand.New(rand.NewPCG(11, uint64(cfg.Executors)))
 	for range mixes {
 		var group sync.WaitGroup
 		for range 1 + rng.IntN(slots) {
-			i, delay := rng.IntN(len(inputs)), time.Duration(rng.IntN(200))*time.Microsecond
+			i, delay := rng.IntN(len(requests)), time.Duration(rng.IntN(200))*time.Microsecond
 			group.Go(func() {
 				<-time.After(delay) // arrive while others are running
-				if got := runBits(t, m, r, inputs[i]); !got.equal(want[i]) {
-					t.Errorf("input %v: got %v in a mix, %v alone", inputs[i], got, want[i])
+				if got := runBits(t, m, r, requests[i]); !got.equal(want[i]) {
+					t.Errorf("request %d, input %v: got %v in a mix, %v alone", i, requests[i].in, got, want[i])
 				}
 			})
 		}
@@ -81,25 +109,28 @@ func checkMixes(t *testing.T, m *models.Model, inputs []models.Input, mixes int,
 	}
 }
 
-// TestBitIdentity runs inputs alone and in random mixes with random moments of
-// arrival, on one and two executors, and compares log-probabilities as bits.
+// TestBitIdentity runs requests alone and in random mixes with random moments
+// of arrival, on one, two and four executors, and compares log-probabilities as
+// bits.
 func TestBitIdentity(t *testing.T) {
 	t.Parallel()
-	for _, executors := range []int{1, 2} {
+	for _, executors := range []int{1, 2, 4} {
 		cfg := cellrt.Config{Executors: executors, MaxRows: 7}
-		for _, m := range fixtures(t) {
+		for _, m := range append(fixtures(t, "s2s-"), fixtures(t, "lm-")...) {
 			t.Run(fmt.Sprint(m.Name(), " executors ", executors), func(t *testing.T) {
 				t.Parallel()
 				rng := rand.New(rand.NewPCG(5, 5))
-				var inputs []models.Input
-				for range 40 {
+				var requests []asked
+				for i := range 42 {
 					source := make([]int32, 1+rng.IntN(15))
 					for i := range source {
-						source[i] = 3 + int32(rng.IntN(20))
+						source[i] = 3 + int32(rng.IntN(14))
 					}
-					inputs = append(inputs, models.Input{IDs: source})
+					p := decodings()[i%len(decodings())]
+					p.MaxTokens = ptr(1 + rng.IntN(20))
+					requests = append(requests, asked{models.Input{IDs: source}, p})
 				}
-				checkMixes(t, m, inputs, 110, cfg)
+				checkMixes(t, m, requests, 40, cfg)
 			})
 		}
 	}
@@ -110,17 +141,21 @@ func TestBitIdentity(t *testing.T) {
 	}
 	m := loadG2P(t)
 	words := readLines[g2pWord](t, "testdata", "g2p-en-words.jsonl")
-	var inputs []models.Input
+	var requests []asked
 	for i := range texts {
 		text := words[i].Input
 		if i%5 == 0 {
 			text += " " + words[i+1].Input
 		}
-		inputs = append(inputs, models.Input{Text: text})
+		p := decodings()[i%len(decodings())]
+		if i%5 == 0 {
+			p.NBest = nil
+		}
+		requests = append(requests, asked{models.Input{Text: text}, p})
 	}
 	t.Run("g2p-en executors 2", func(t *testing.T) {
 		t.Parallel()
-		checkMixes(t, m, inputs, mixes, cellrt.Config{Executors: 2})
+		checkMixes(t, m, requests, mixes, cellrt.Config{Executors: 2})
 	})
 }
 
@@ -138,7 +173,7 @@ func TestSegmentsEqualWordsAlone(t *testing.T) {
 	)
 	want.reason = cellrt.Stopped
 	for i, w := range words {
-		alone := runBits(t, m, r, models.Input{Text: w})
+		alone := runBits(t, m, r, asked{in: models.Input{Text: w}})
 		texts = append(texts, string(m.NewText().Append(nil, alone.tokens...)))
 		for j, tok := range alone.tokens {
 			if tok.Break {
@@ -149,7 +184,7 @@ func TestSegmentsEqualWordsAlone(t *testing.T) {
 		}
 		sum += math.Float64frombits(alone.logProb)
 	}
-	got := runBits(t, m, r, models.Input{Text: "\t" + strings.Join(words, " \n ") + " "})
+	got := runBits(t, m, r, asked{in: models.Input{Text: "\t" + strings.Join(words, " \n ") + " "}})
 	want.logProb = got.logProb // a sum in another order
 	if !got.equal(want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -181,10 +216,10 @@ func TestPoisonedRowHurtsNobodyElse(t *testing.T) {
 			source[j] = 3 + int32(rng.IntN(poison-3))
 		}
 		if i%3 > 0 {
-			in := models.Input{IDs: source}
-			want := runBits(t, healthy, lone, in)
+			a := asked{in: models.Input{IDs: source}}
+			want := runBits(t, healthy, lone, a)
 			group.Go(func() {
-				if got := runBits(t, sick, r, in); !got.equal(want) {
+				if got := runBits(t, sick, r, a); !got.equal(want) {
 					t.Errorf("input %v: got %v, want %v", source, got, want)
 				}
 			})

@@ -13,9 +13,11 @@ import (
 	"os"
 	"path"
 	"strings"
+	"syscall"
+	"unicode"
 
+	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/safetensors"
-	"github.com/cellmq/cellmq/models/seq2seq"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
 
@@ -34,10 +36,18 @@ const (
 	maxWeightsBytes = 4 << 30
 	maxTextBytes    = 64 // of a version or task
 	maxNameBytes    = 64
+	maxFileName     = 255
 )
 
-// FamilySeq2Seq is the model_type of recurrent sequence-to-sequence models.
-const FamilySeq2Seq = "rnn_seq2seq"
+// The families, by model_type.
+const (
+	// FamilySeq2Seq: recurrent sequence-to-sequence models.
+	FamilySeq2Seq = "rnn_seq2seq"
+	// FamilyClassifier: recurrent classifiers of texts.
+	FamilyClassifier = "rnn_classifier"
+	// FamilyTree: classifiers of binary trees.
+	FamilyTree = "tree_lstm"
+)
 
 const segmentWhitespace = "whitespace"
 
@@ -56,8 +66,9 @@ type config struct {
 }
 
 // LoadDir loads every sub-directory of dir that has a config.json, in the
-// order of their names. A model is named like its directory. The error joins
-// those of all models that fail to load.
+// order of their names, but hidden ones. A model is named like its directory.
+// The error joins those of the first models that fail to load and says how many
+// more there are.
 func LoadDir(dir string) ([]*Model, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -65,21 +76,24 @@ func LoadDir(dir string) ([]*Model, error) {
 	}
 	var (
 		models []*Model
-		errs   []error
+		errs   brief.List
 	)
 	for _, e := range entries {
-		sub := os.DirFS(path.Join(dir, e.Name()))
-		if _, err := fs.Stat(sub, configFile); err != nil {
+		if hidden(e.Name()) {
 			continue
+		}
+		sub := os.DirFS(path.Join(dir, e.Name()))
+		if _, err := fs.Stat(sub, configFile); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			continue // something else lies here
 		}
 		m, err := Load(sub, e.Name())
 		if err != nil {
-			errs = append(errs, err)
+			errs.Add(err)
 			continue
 		}
 		models = append(models, m)
 	}
-	return models, errors.Join(errs...)
+	return models, errs.Err()
 }
 
 // Load reads the model in fsys, whose root is the model's directory, and
@@ -109,17 +123,24 @@ func load(fsys fs.FS, name string) (*Model, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, &ConfigError{File: configFile, Err: err}
+		return nil, &ConfigError{File: configFile, Err: brief.Error(err)}
 	}
 	if len(c.Version) > maxTextBytes || len(c.Task) > maxTextBytes {
 		return nil, &ConfigError{File: configFile, Field: "version, task", Err: fmt.Errorf("at most %d bytes wanted", maxTextBytes)}
 	}
-	m := &Model{name: name, version: cmp.Or(c.Version, "1"), task: c.Task, family: c.ModelType}
+	m := &Model{name: name, version: cmp.Or(c.Version, "1"), task: c.Task, kind: c.ModelType}
 	switch c.ModelType {
+	case FamilyLM:
+		err = m.loadLM(fsys, c, text)
 	case FamilySeq2Seq:
 		err = m.loadSeq2Seq(fsys, c, text)
+	case FamilyClassifier:
+		err = m.loadClassifier(fsys, c, text)
+	case FamilyTree:
+		err = m.loadTree(fsys, c, text)
 	default:
-		err = &ConfigError{File: configFile, Field: "model_type", Err: fmt.Errorf("%.32q, %s wanted", c.ModelType, FamilySeq2Seq)}
+		err = &ConfigError{File: configFile, Field: "model_type", Err: fmt.Errorf("%.32q, one of %s wanted",
+			c.ModelType, strings.Join([]string{FamilyLM, FamilySeq2Seq, FamilyClassifier, FamilyTree}, ", "))}
 	}
 	if err != nil {
 		return nil, err
@@ -133,46 +154,17 @@ func load(fsys fs.FS, name string) (*Model, error) {
 	return m, nil
 }
 
-// loadSeq2Seq fills in the parts of m that its family decides.
-func (m *Model) loadSeq2Seq(fsys fs.FS, c config, text []byte) error {
-	var sc seq2seq.Config
-	if err := json.Unmarshal(text, &sc); err != nil {
-		return &ConfigError{File: configFile, Err: err}
-	}
-	sc = sc.WithDefaults()
-	if err := sc.Validate(); err != nil {
-		return &ConfigError{File: configFile, Err: err}
-	}
-	var err error
-	if m.source, err = newTokenizer(fsys, "source_tokenizer", cmp.Or(c.SourceTokenizer, c.Tokenizer), sc.SourceVocab); err != nil {
-		return err
-	}
-	if m.target, err = newTokenizer(fsys, "target_tokenizer", cmp.Or(c.TargetTokenizer, c.Tokenizer), sc.TargetVocab); err != nil {
-		return err
-	}
-	m.limits = Limits{MaxInputTokens: sc.MaxSourceLength, MaxTokens: sc.MaxTargetLength}
-	switch {
-	case c.Segment == "":
-	case c.Segment != segmentWhitespace:
-		return &ConfigError{File: configFile, Field: "segment", Err: fmt.Errorf("%.32q, %s or nothing wanted", c.Segment, segmentWhitespace)}
-	case cmp.Or(c.SourceTokenizer, c.Tokenizer).Type != tokenizer.Characters:
-		return &ConfigError{File: configFile, Field: "segment", Err: fmt.Errorf("only %s can be segmented", tokenizer.Characters)}
-	default:
-		m.segmented = true
-		m.limits.MaxTokens *= sc.MaxSourceLength
-	}
+// loadWeights reads the model's tensors.
+func loadWeights(fsys fs.FS) (*safetensors.File, error) {
 	b, err := readFile(fsys, weightsFile, maxWeightsBytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tensors, err := safetensors.Parse(b)
 	if err != nil {
-		return &ConfigError{File: weightsFile, Err: err}
+		return nil, &ConfigError{File: weightsFile, Err: err}
 	}
-	if m.seq2seq, err = seq2seq.New(m.name, sc, tensors); err != nil {
-		return &ConfigError{File: weightsFile, Err: err}
-	}
-	return nil
+	return tensors, nil
 }
 
 // newTokenizer builds the tokenizer that a field of the configuration
@@ -183,7 +175,7 @@ func newTokenizer(fsys fs.FS, field string, c *tokenizer.Config, size int) (toke
 	}
 	var vocabulary []byte
 	if c.Vocab != "" {
-		if !fs.ValidPath(c.Vocab) || strings.ContainsAny(c.Vocab, `/\`) {
+		if !plainFile(c.Vocab) {
 			return nil, &ConfigError{File: configFile, Field: field + ".vocab", Err: fmt.Errorf("%.64q, a file of the directory wanted", c.Vocab)}
 		}
 		var err error
@@ -196,6 +188,13 @@ func newTokenizer(fsys fs.FS, field string, c *tokenizer.Config, size int) (toke
 		return nil, &ConfigError{File: configFile, Field: field, Err: err}
 	}
 	return t, nil
+}
+
+// plainFile says whether a name can be that of a file in a model's directory
+// and in an error's text.
+func plainFile(name string) bool {
+	outside := func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) }
+	return len(name) <= maxFileName && fs.ValidPath(name) && !strings.ContainsFunc(name, outside)
 }
 
 // readFile reads a file of at most limit bytes.
@@ -214,8 +213,13 @@ func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
+// hidden says whether a name is none of a model's: editors and tools leave
+// files and links of such names, which may lead nowhere and are not looked at.
+func hidden(name string) bool { return strings.HasPrefix(name, ".") }
+
 // digest hashes names and contents, each after its length, so that no two
-// directories with different files look the same.
+// directories with different files look the same. Hidden files and
+// sub-directories are none of it.
 func digest(fsys fs.FS) (string, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -223,11 +227,14 @@ func digest(fsys fs.FS) (string, error) {
 	}
 	h := sha256.New()
 	for _, e := range entries {
+		if hidden(e.Name()) {
+			continue
+		}
 		s, err := fs.Stat(fsys, e.Name())
 		if err != nil {
 			return "", &ConfigError{File: e.Name(), Err: err}
 		}
-		if !s.Mode().IsRegular() || strings.HasPrefix(e.Name(), ".") {
+		if !s.Mode().IsRegular() {
 			continue
 		}
 		var lengths [16]byte

@@ -56,8 +56,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"configuration is no JSON", file("config.json", "{"), "config.json: unexpected end"},
 		{"large configuration", file("config.json", strings.Repeat(" ", 1<<20+1)), "config.json: 1048577 bytes, a file of at most 1048576 wanted"},
 		{"wrong type", set(map[string]any{"num_layers": "two"}), "num_layers"},
-		{"no family", set(map[string]any{"model_type": nil}), `config.json: model_type: "", rnn_seq2seq wanted`},
-		{"unknown family", set(map[string]any{"model_type": "gpt"}), `config.json: model_type: "gpt", rnn_seq2seq wanted`},
+		{"no family", set(map[string]any{"model_type": nil}), `config.json: model_type: "", one of rnn_lm, rnn_seq2seq, rnn_classifier, tree_lstm wanted`},
+		{"unknown family", set(map[string]any{"model_type": "gpt"}), `config.json: model_type: "gpt", one of rnn_lm, rnn_seq2seq, rnn_classifier, tree_lstm wanted`},
 		{"size out of bounds", set(map[string]any{"num_layers": 99, "embedding_size": -1}), "num_layers: 99, 1 to 16 wanted\nembedding_size: -1, 1 to 8192 wanted"},
 		{"long version", set(map[string]any{"version": strings.Repeat("1", 65)}), "version, task: at most 64 bytes wanted"},
 		{"no tokenizer", set(map[string]any{"tokenizer": nil}), "source_tokenizer: missing"},
@@ -68,7 +68,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"unknown segment", set(map[string]any{"segment": "lines"}), `segment: "lines", whitespace or nothing wanted`},
 		{"ids in segments", set(map[string]any{"segment": "whitespace"}), "segment: only characters can be segmented"},
 		{"weights are no safetensors", file("model.safetensors", "hello, weights"), "model.safetensors: safetensors header length"},
-		{"other sizes", set(map[string]any{"decoder_hidden_size": 25}), "tensor out.weight: shape [29 26], [29 25] wanted"},
+		{"other sizes", set(map[string]any{"decoder_hidden_size": 25}), "tensor decoder.bias_ih_l0: shape [104], [100] wanted"},
 		{"golden is no JSON", file("golden.jsonl", "{}\n{"), "golden.jsonl: line 2: "},
 		{"golden has an unknown key", file("golden.jsonl", `{"inputs":"a"}`), "golden.jsonl: line 1: "},
 	}
@@ -171,5 +171,82 @@ func TestLoadDir(t *testing.T) {
 	}
 	if _, err := models.LoadDir(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
+	}
+}
+
+// TestHiddenNames has what editors and tools leave in a directory,
+// which neither changes a model nor keeps it from being loaded.
+func TestHiddenNames(t *testing.T) {
+	t.Parallel()
+	link := func(target string) func(t *testing.T, at string) {
+		return func(t *testing.T, at string) {
+			t.Helper()
+			if err := os.Symlink(target, at); err != nil {
+				t.Skip(err)
+			}
+		}
+	}
+	hidden := map[string]func(t *testing.T, at string){
+		"dangling link": link("user@host.1234:1700000000"),
+		"looping link":  link(".hidden"),
+		"link upwards":  link(".."),
+		"file": func(t *testing.T, at string) {
+			t.Helper()
+			if err := os.WriteFile(at, []byte("x"), 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"model": func(t *testing.T, at string) {
+			t.Helper()
+			if err := os.CopyFS(at, directory(t, "s2s-gru-plain")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"broken model": func(t *testing.T, at string) {
+			t.Helper()
+			if err := os.CopyFS(at, fstest.MapFS{"config.json": {Data: []byte("{")}}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	want := load(t, directory(t, "s2s-gru-plain"), "m").Digest()
+	for name, put := range hidden {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			model := filepath.Join(dir, "m")
+			if err := os.CopyFS(model, directory(t, "s2s-gru-plain")); err != nil {
+				t.Fatal(err)
+			}
+			put(t, filepath.Join(model, ".hidden"))
+			put(t, filepath.Join(dir, ".hidden"))
+			got, err := models.LoadDir(dir)
+			if err != nil || len(got) != 1 || got[0].Digest() != want {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestLoadDirNamesWhatItCannotRead has a model whose configuration is there but
+// cannot be opened: to leave it out without a word would serve less than asked.
+func TestLoadDirNamesWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "looping"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("config.json", filepath.Join(dir, "looping", "config.json")); err != nil {
+		t.Skip(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "README"), []byte("not a model"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	found, err := models.LoadDir(dir)
+	if err == nil || !strings.Contains(err.Error(), "looping") || strings.Contains(err.Error(), "README") || len(found) > 0 {
+		t.Errorf("%d models, %v, want an error about looping alone", len(found), err)
 	}
 }

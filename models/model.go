@@ -2,7 +2,6 @@ package models
 
 import (
 	"github.com/cellmq/cellmq/cellrt"
-	"github.com/cellmq/cellmq/models/seq2seq"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
 
@@ -10,18 +9,17 @@ import (
 type Limits struct {
 	// MaxInputTokens is the most source tokens in one request.
 	MaxInputTokens int
-	// MaxTokens is the ceiling of max_tokens.
+	// MaxTokens is the ceiling of max_tokens; 0 in families that emit no tokens.
 	MaxTokens int
 }
 
 // Model is a loaded model. It is read-only and safe for concurrent use.
 type Model struct {
 	name, version, digest string
-	family, task          string
+	kind, task            string
 	limits                Limits
-	source, target        tokenizer.Tokenizer
-	segmented             bool // split text at white space
-	seq2seq               *seq2seq.Model
+	target                tokenizer.Tokenizer // nil in families that emit no tokens
+	family                family
 	golden                []goldenCase
 }
 
@@ -37,20 +35,20 @@ func (m *Model) Version() string { return m.version }
 func (m *Model) Digest() string { return m.digest }
 
 // Family returns the model_type.
-func (m *Model) Family() string { return m.family }
+func (m *Model) Family() string { return m.kind }
 
 // Task returns what the model is for, as its configuration says.
 func (m *Model) Task() string { return m.task }
 
 // Program returns the model's cells and state layout.
-func (m *Model) Program() *cellrt.Program { return m.seq2seq.Program() }
+func (m *Model) Program() *cellrt.Program { return m.family.Program() }
 
 // Limits returns the bounds of a request.
 func (m *Model) Limits() Limits { return m.limits }
 
 // Parameters returns the number of trained parameters.
-func (m *Model) Parameters() int { return m.seq2seq.Parameters() }
+func (m *Model) Parameters() int { return m.family.Parameters() }
 
-// NewText returns a decoder of one request's output tokens. It belongs to its
-// caller.
-func (m *Model) NewText() *tokenizer.Text { return tokenizer.NewText(m.target) }
+// NewText returns a decoder of output tokens, for requests without stop texts.
+// It belongs to its caller.
+func (m *Model) NewText() *tokenizer.Text { return tokenizer.NewText(m.target, nil) }

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/models/internal/oracle"
+	"github.com/cellmq/cellmq/models/internal/runner"
 )
 
 // near says whether two log-probabilities agree within 1e-4 of their size.
@@ -25,7 +27,7 @@ func TestFixtures(t *testing.T) {
 		LogProb      float64 `json:"logprob"`
 		FinishReason string  `json:"finish_reason"`
 	}
-	for _, m := range fixtures(t) {
+	for _, m := range fixtures(t, "s2s-") {
 		o := oracle.New(m.Program())
 		r := serve(t, m, 2, cellrt.Config{})
 		runs := map[string]models.Run{
@@ -84,7 +86,10 @@ func TestG2PEqualsPyTorch(t *testing.T) {
 		t.Logf("%d words", len(words))
 	}
 	const slots = 64
-	r := serve(t, m, slots, cellrt.Config{})
+	r, err := runner.New(m.Program(), slots, cellrt.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var group sync.WaitGroup
 	for worker := range slots {
 		group.Go(func() {
@@ -93,6 +98,16 @@ func TestG2PEqualsPyTorch(t *testing.T) {
 			}
 		})
 	}
+	full := time.NewTicker(time.Millisecond)
+	defer full.Stop()
+	for r.Stats().Running < slots {
+		select {
+		case <-full.C:
+		case <-t.Context().Done():
+			t.Fatal("the slots never filled")
+		}
+	}
+	start(t, r)
 	group.Wait()
 	if s := r.Stats(); s.PaddedRows != 0 || s.MaxRows < slots/2 {
 		t.Errorf("%d padded rows, at most %d rows in a step", s.PaddedRows, s.MaxRows)

@@ -1,48 +1,27 @@
 package models
 
-import "math"
-
-// checkParams refuses every parameter that asks for more than greedy decoding,
-// and every value that makes no sense for any family.
-func checkParams(p Params) error {
-	if t := p.Temperature; t != nil {
-		if math.IsNaN(*t) || *t < 0 {
-			return inputErrorf(BadRequest, "temperature", "%v, 0 or more wanted", *t)
+// refuseTokenParams refuses every parameter about output tokens, for families
+// that emit none.
+func refuseTokenParams(p Params) error {
+	for _, param := range []struct {
+		field string
+		given bool
+	}{
+		{fieldMaxTokens, p.MaxTokens != nil},
+		{"temperature", p.Temperature != nil},
+		{"top_k", p.TopK != nil},
+		{"top_p", p.TopP != nil},
+		{"seed", p.Seed != nil},
+		{"stop", len(p.Stop) > 0},
+		{"beam_width", p.BeamWidth != nil},
+		{"n_best", p.NBest != nil},
+		{"logprobs", p.LogProbs != nil},
+	} {
+		if param.given {
+			return inputErrorf(UnsupportedParameter, param.field, "this model answers with a label, not with tokens")
 		}
-		if *t > 0 {
-			return inputErrorf(UnsupportedParameter, "temperature", "%v, this model supports only 0, greedy decoding", *t)
-		}
 	}
-	switch {
-	case p.TopK != nil:
-		return unsupported("top_k", "sampling")
-	case p.TopP != nil:
-		return unsupported("top_p", "sampling")
-	case p.Seed != nil:
-		return unsupported("seed", "sampling")
-	case len(p.Stop) > 0:
-		return unsupported("stop", "a stop text")
-	}
-	if err := checkCount("beam_width", p.BeamWidth, 1); err != nil {
-		return err
-	}
-	if err := checkCount("n_best", p.NBest, 1); err != nil {
-		return err
-	}
-	return checkCount("logprobs", p.LogProbs, 0)
-}
-
-// checkCount accepts a count that is absent or only, the one value that
-// greedy decoding can give. Less is malformed.
-func checkCount(field string, got *int, only int) error {
-	switch {
-	case got == nil || *got == only:
-		return nil
-	case *got < only:
-		return inputErrorf(BadRequest, field, "%d, %d or more wanted", *got, only)
-	default:
-		return inputErrorf(UnsupportedParameter, field, "%d, this model supports only %d", *got, only)
-	}
+	return nil
 }
 
 func unsupported(field, what string) error {

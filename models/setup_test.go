@@ -17,15 +17,17 @@ import (
 	"github.com/cellmq/cellmq/models/internal/runner"
 )
 
-// fixtures are the small models with PyTorch's outputs.
-func fixtures(t *testing.T) []*models.Model {
+// fixtures are the small models with PyTorch's outputs whose names have the
+// given prefix, one for each family.
+func fixtures(t *testing.T, prefix string) []*models.Model {
 	t.Helper()
-	ms, err := models.LoadDir(filepath.Join("testdata", "fixtures"))
-	if err != nil {
-		t.Fatal(err)
+	dirs, err := filepath.Glob(filepath.Join("testdata", "fixtures", prefix+"*"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("no fixtures %s: %v", prefix, err)
 	}
-	if len(ms) != 3 {
-		t.Fatalf("%d fixtures, want 3", len(ms))
+	var ms []*models.Model
+	for _, d := range dirs {
+		ms = append(ms, load(t, os.DirFS(d), filepath.Base(d)))
 	}
 	return ms
 }
@@ -52,6 +54,13 @@ func serve(t *testing.T, m *models.Model, slots int, cfg cellrt.Config) *runner.
 	if err != nil {
 		t.Fatal(err)
 	}
+	start(t, r)
+	return r
+}
+
+// start runs a runner until the test ends.
+func start(t *testing.T, r *runner.Runner) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Serve(ctx) }()
@@ -61,7 +70,6 @@ func serve(t *testing.T, m *models.Model, slots int, cfg cellrt.Config) *runner.
 			t.Error(err)
 		}
 	})
-	return r
 }
 
 // readLines decodes a file of one JSON object a line.
@@ -86,8 +94,12 @@ func readLines[T any](t *testing.T, path ...string) []T {
 func directory(t *testing.T, name string) fstest.MapFS {
 	t.Helper()
 	dir := os.DirFS(filepath.Join("testdata", "fixtures", name))
+	files, err := fs.Glob(dir, "*")
+	if err != nil {
+		t.Fatal(err)
+	}
 	out := fstest.MapFS{}
-	for _, f := range []string{"config.json", "model.safetensors"} {
+	for _, f := range files {
 		b, err := fs.ReadFile(dir, f)
 		if err != nil {
 			t.Fatal(err)

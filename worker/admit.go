@@ -83,8 +83,7 @@ func (w *Worker) prepare(r *run, now time.Time) *broker.Error {
 		}
 		return &broker.Error{Code: broker.CodeInternal, Message: "the input could not be prepared"}
 	}
-	r.unfolded = unfolded
-	r.reserve(unfolded.MaxTokens)
+	r.prepare(unfolded)
 	return nil
 }
 
@@ -100,6 +99,7 @@ func (w *Worker) unfold(m *models.Model, req *broker.Request) (unfolded *models.
 		}
 	}()
 	return m.Unfold(modelInput(req.Input), models.Params{
+		RequestID: req.ID,
 		MaxTokens: req.Params.MaxTokens, Temperature: req.Params.Temperature,
 		TopK: req.Params.TopK, TopP: req.Params.TopP, Seed: req.Params.Seed, Stop: req.Params.Stop,
 		BeamWidth: req.Params.BeamWidth, NBest: req.Params.NBest, LogProbs: req.Params.LogProbs,
@@ -116,10 +116,10 @@ func modelInput(in broker.Input) models.Input {
 	return models.Input{IDs: in.IDs}
 }
 
-// submit gives the run to the runtime. The publisher learns of it first, so
-// that accepted precedes every token.
+// submit gives the run to the runtime, on its client's share of the compute. The
+// publisher learns of it first, so that accepted precedes every token.
 func (w *Worker) submit(r *run) {
-	r.seq = cellrt.NewSequence(r.served.loaded, r.unfolded.Graph, r)
+	r.seq = cellrt.NewSequence(r.served.loaded, r.unfolded.Graph, cellrt.SequenceOptions{Owner: r, Tenant: r.req.Client})
 	r.admitted = time.Now()
 	if deadline := r.req.Deadline; !deadline.IsZero() {
 		r.expiry = time.AfterFunc(time.Until(deadline), func() { w.stop(r, errDeadline) })

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/kelseyhightower/envconfig"
+
+	"github.com/cellmq/cellmq/cellrt"
 )
 
 // EnvPrefix starts the name of every environment variable of a [Config].
@@ -46,7 +48,9 @@ type ServeConfig struct {
 	Slots         int           `split_words:"true" desc:"Durable requests that run at the same time; the broker queues the rest."`
 	RealtimeSlots int           `split_words:"true" desc:"Realtime requests that run at the same time; one more is refused as busy. 0: as many as SLOTS."`
 	MaxRows       int           `split_words:"true" desc:"Most rows in one step."`
-	Executors     int           `split_words:"true" desc:"Loops that run steps at the same time."`
+	Executors     int           `split_words:"true" desc:"Loops that run steps at the same time. Several suit many small steps; results do not depend on it."`
+	Threads       int           `split_words:"true" desc:"Threads that share a step, of each loop. Several suit few large steps; results do not depend on it."`
+	Profile       time.Duration `split_words:"true" desc:"How long each model is measured when it is loaded, to find the batches that bring most of the throughput and what a row costs a client's share. 0: not at all."`
 	FrameInterval time.Duration `split_words:"true" desc:"Shortest time between two token frames of a request; tokens that come sooner share a frame. The first token never waits."`
 	Heartbeat     time.Duration `split_words:"true" desc:"Longest time without a frame while a request runs."`
 	Grace         time.Duration `split_words:"true" desc:"How long a draining worker lets running requests finish before it hands them back."`
@@ -81,6 +85,8 @@ func DefaultConfig() Config {
 			Slots:         16,
 			MaxRows:       64,
 			Executors:     1,
+			Threads:       1,
+			Profile:       cellrt.DefaultProfile,
 			FrameInterval: 20 * time.Millisecond,
 			Heartbeat:     time.Second,
 			Grace:         20 * time.Second,
@@ -195,6 +201,8 @@ func (c ServeConfig) validate(v *violations) {
 	v.between("REALTIME_SLOTS", c.RealtimeSlots, 0, 65536)
 	v.between("MAX_ROWS", c.MaxRows, 1, 4096)
 	v.between("EXECUTORS", c.Executors, 1, 256)
+	v.between("THREADS", c.Threads, 1, 256)
+	v.span("PROFILE", c.Profile, 0, time.Minute)
 	v.span("FRAME_INTERVAL", c.FrameInterval, 0, time.Minute)
 	v.span("HEARTBEAT", c.Heartbeat, 10*time.Millisecond, time.Minute)
 	v.span("GRACE", c.Grace, 0, time.Hour)

@@ -40,6 +40,8 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 		{"model dirs", func(c *worker.Config) { c.ModelDirs = []string{""} }, []string{"CELLMQ_MODEL_DIRS"}},
 		{"rows", func(c *worker.Config) { c.MaxRows = 4097 }, []string{"CELLMQ_MAX_ROWS is 4097"}},
 		{"executors", func(c *worker.Config) { c.Executors = 0 }, []string{"CELLMQ_EXECUTORS is 0"}},
+		{"threads", func(c *worker.Config) { c.Threads = 257 }, []string{"CELLMQ_THREADS is 257", "1 and 256"}},
+		{"profile", func(c *worker.Config) { c.Profile = time.Hour }, []string{"CELLMQ_PROFILE is 1h0m0s", "1m0s"}},
 		{"frame interval", func(c *worker.Config) { c.FrameInterval = 2 * time.Second }, []string{"CELLMQ_FRAME_INTERVAL is 2s", "CELLMQ_HEARTBEAT"}},
 		{"heartbeat", func(c *worker.Config) { c.Heartbeat = 0 }, []string{"CELLMQ_HEARTBEAT is 0s"}},
 		{"grace", func(c *worker.Config) { c.Grace = -time.Second }, []string{"CELLMQ_GRACE is -1s"}},

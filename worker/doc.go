@@ -38,6 +38,17 @@
 // nothing after it, whatever races. A run whose lease is lost is closed in
 // silence: it is somebody else's now.
 //
+// # Output
+//
+// Tokens become text as package models decodes them: whole characters, less what
+// may be the beginning of a stop text until the end decides. A search has no
+// tokens before it has ended; what it proposes meanwhile is kept in its latest
+// version only and sent as provisional frames. Label, scores, alternatives and
+// log-probabilities of the end come from the request's outcome.
+//
+// A run belongs to its client's share of the compute, so that running requests
+// of one client do not hold up another's.
+//
 // # Who holds which lock
 //
 // The runtime calls the outbox with its own lock held, and the outbox's lock

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 
@@ -38,7 +39,8 @@ func start(tb testing.TB, server *broker.Server, deps worker.Deps, change func(*
 	tb.Helper()
 	cfg := worker.DefaultConfig()
 	cfg.NatsURL, cfg.AdminAddress = server.URL(), "127.0.0.1:0"
-	cfg.Grace = patience
+	cfg.Grace, cfg.Profile = patience, 0
+	cfg.Models = []string{"g2p-en"}
 	if change != nil {
 		change(&cfg)
 	}
@@ -166,18 +168,29 @@ func untilTerminal(tb testing.TB, sub *nats.Subscription) []broker.Frame {
 }
 
 // checkFrames wants the frames of one lease: contiguous seq and index, the
-// tokens those of the final, one terminal frame.
+// tokens those of the final, provisional ones before them, one terminal frame.
 func checkFrames(tb testing.TB, frames []broker.Frame) {
 	tb.Helper()
 	var text string
 	var tokens []int32
+	revision := 0
 	for i, f := range frames {
 		if f.Seq != uint64(i) || f.ID != frames[0].ID || f.Epoch != frames[0].Epoch || f.Attempt != frames[0].Attempt {
 			tb.Errorf("frame %d has seq %d, id %s, lease %d/%d", i, f.Seq, f.ID, f.Epoch, f.Attempt)
 		}
 		switch f.Type {
 		case broker.FrameToken:
-			if f.Index != len(tokens) || len(f.Tokens) == 0 {
+			if !utf8.ValidString(f.Text) {
+				tb.Errorf("frame %d has text %q", i, f.Text)
+			}
+			if f.Provisional {
+				if f.Revision <= revision || len(tokens) > 0 {
+					tb.Errorf("frame %d is revision %d after %d and %d tokens", i, f.Revision, revision, len(tokens))
+				}
+				revision = f.Revision
+				continue
+			}
+			if f.Index != len(tokens) || len(f.Tokens) == 0 && f.Text == "" {
 				tb.Errorf("frame %d has %d tokens at index %d, want index %d", i, len(f.Tokens), f.Index, len(tokens))
 			}
 			text += f.Text
@@ -222,29 +235,39 @@ func eventually(tb testing.TB, what string, condition func() bool) {
 // outputs: checking them would take longer than all the rest.
 func g2p(tb testing.TB) *models.Model {
 	tb.Helper()
-	if !raced {
-		return load(tb, zoo.Load)
+	if raced {
+		return silent(tb, "g2p-en")
 	}
-	return load(tb, func(name string) (*models.Model, error) {
-		files, err := zoo.FS(name)
-		if err != nil {
-			return nil, err
-		}
-		silent := fstest.MapFS{}
-		for _, file := range []string{"config.json", "model.safetensors", "source_vocab.json", "target_vocab.json"} {
-			b, err := fs.ReadFile(files, file)
-			if err != nil {
-				return nil, err
-			}
-			silent[file] = &fstest.MapFile{Data: b}
-		}
-		return models.Load(silent, name)
-	})
+	m, err := zoo.Load("g2p-en")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
 }
 
-func load(tb testing.TB, loader func(string) (*models.Model, error)) *models.Model {
+// silent loads a bundled model without its golden outputs.
+func silent(tb testing.TB, name string) *models.Model {
 	tb.Helper()
-	m, err := loader("g2p-en")
+	files, err := zoo.FS(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	entries, err := fs.ReadDir(files, ".")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	copied := fstest.MapFS{}
+	for _, e := range entries {
+		if e.Name() == "golden.jsonl" {
+			continue
+		}
+		b, err := fs.ReadFile(files, e.Name())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		copied[e.Name()] = &fstest.MapFile{Data: b}
+	}
+	m, err := models.Load(copied, name)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -294,14 +317,49 @@ func randomModel(tb testing.TB, name string, hidden int, spoil func(bias []float
 	tensors = append(tensors, out, tensor("out.weight", vocab, hidden),
 		tensor("src_embed.weight", vocab, embedding), tensor("tgt_embed.weight", vocab, embedding),
 		tensor("bridge_h.weight", hidden, hidden), tensor("bridge_h.bias", hidden))
-	var file bytes.Buffer
-	if err := safetensors.Write(&file, tensors, nil); err != nil {
-		tb.Fatal(err)
-	}
 	config := fmt.Sprintf(`{"model_type":"rnn_seq2seq","cell":"gru","attention":"none","num_layers":1,
 		"embedding_size":%d,"encoder_hidden_size":%d,"decoder_hidden_size":%d,"source_vocab_size":%d,"target_vocab_size":%d,
 		"pad_token_id":0,"bos_token_id":1,"eos_token_id":2,"max_target_length":16384,"tokenizer":"ids"}`,
 		embedding, hidden, hidden, vocab, vocab)
+	return assemble(tb, name, config, tensors)
+}
+
+// speller returns a language model of bytes that writes a text over and over;
+// none of the text's bytes may occur twice. Each byte sets a unit of its hidden
+// state, and each unit the next byte's logit.
+func speller(tb testing.TB, name, text string) *models.Model {
+	tb.Helper()
+	const vocab, strong = 256, 20
+	n := len(text)
+	zeros := func(name string, shape ...int) safetensors.Values {
+		size := 1
+		for _, s := range shape {
+			size *= s
+		}
+		return safetensors.Values{Name: name, DType: safetensors.F32, Shape: shape, Data: make([]float32, size)}
+	}
+	embed, out := zeros("embed.weight", vocab, n), zeros("out.weight", vocab, n)
+	input, bias := zeros("rnn.weight_ih_l0", 4*n, n), zeros("rnn.bias_ih_l0", 4*n)
+	for i := range n {
+		embed.Data[int(text[i])*n+i] = 1
+		out.Data[int(text[(i+1)%n])*n+i] = strong
+		input.Data[(2*n+i)*n+i] = strong // the cell's candidate
+		bias.Data[i], bias.Data[n+i], bias.Data[3*n+i] = strong, -strong, strong
+	}
+	config := fmt.Sprintf(`{"model_type":"rnn_lm","cell":"lstm","num_layers":1,"vocab_size":%d,"embedding_size":%d,"hidden_size":%d,
+		"tokenizer":{"type":"bytes"}}`, vocab, n, n)
+	return assemble(tb, name, config, []safetensors.Values{
+		embed, out, input, bias, zeros("out.bias", vocab), zeros("rnn.weight_hh_l0", 4*n, n), zeros("rnn.bias_hh_l0", 4*n),
+	})
+}
+
+// assemble loads a model from its configuration and tensors.
+func assemble(tb testing.TB, name, config string, tensors []safetensors.Values) *models.Model {
+	tb.Helper()
+	var file bytes.Buffer
+	if err := safetensors.Write(&file, tensors, nil); err != nil {
+		tb.Fatal(err)
+	}
 	m, err := models.Load(fstest.MapFS{
 		"config.json":       {Data: []byte(config)},
 		"model.safetensors": {Data: file.Bytes()},

@@ -338,7 +338,10 @@ func TestAdminPages(t *testing.T) {
 
 func TestGoldenOutputsAreChecked(t *testing.T) {
 	t.Parallel()
-	m := load(t, zoo.Load)
+	m, err := zoo.Load("g2p-en")
+	if err != nil {
+		t.Fatal(err)
+	}
 	// Another decoder gives other phonemes.
 	for _, c := range m.Program().Cells {
 		for _, op := range c.Ops() {
@@ -348,7 +351,7 @@ func TestGoldenOutputsAreChecked(t *testing.T) {
 		}
 	}
 	cfg := worker.DefaultConfig()
-	cfg.AdminAddress = ""
+	cfg.AdminAddress, cfg.Profile = "", 0
 	w, err := worker.New(cfg, worker.Deps{Server: newServer(t), Models: []*models.Model{m}, Backend: cpu.New(cpu.Config{})})
 	if err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func (w *Worker) load(ctx context.Context, found []*models.Model) error {
 			return fmt.Errorf("%w: %s: %w", ErrModel, m.Name(), err)
 		}
 		s := &served{model: m, loaded: loaded}
-		if err := m.VerifyGolden(ctx, func(ctx context.Context, r *models.Request) (models.Output, error) {
+		if err := m.VerifyGolden(ctx, slots, func(ctx context.Context, r *models.Request) (models.Output, error) {
 			return w.rehearse(ctx, s, r)
 		}); err != nil {
 			return fmt.Errorf("%w: %s: golden outputs: %w", ErrModel, m.Name(), err)
@@ -105,7 +105,7 @@ func (r *rehearsal) take(res *cellrt.Result) {
 // rehearse runs a request to its end.
 func (w *Worker) rehearse(ctx context.Context, s *served, req *models.Request) (models.Output, error) {
 	r := &rehearsal{done: make(chan struct{})}
-	seq := cellrt.NewSequence(s.loaded, req.Graph, r)
+	seq := cellrt.NewSequence(s.loaded, req.Graph, cellrt.SequenceOptions{Owner: r})
 	if err := w.runtime.Submit(seq); err != nil {
 		return models.Output{}, err
 	}

@@ -61,7 +61,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// stepped is the runtime's trace.
+// stepped counts a step.
 func (m *metrics) stepped(t cellrt.StepTrace) {
 	m.rows.Observe(float64(t.Rows))
 	m.step.Observe(t.Duration.Seconds())

@@ -49,7 +49,8 @@ func (o *outbox) Deliver(results []cellrt.Result) {
 }
 
 // take adds a result to the run and reports whether the publisher should look
-// at once: for the first token and for the end. The caller holds the lock.
+// at once: for the first token or proposal and for the end. The caller holds
+// the lock.
 func (r *run) take(res *cellrt.Result, now time.Time) (urgent bool) {
 	if len(res.Tokens) > 0 {
 		if len(r.tokens) == 0 {
@@ -57,6 +58,11 @@ func (r *run) take(res *cellrt.Result, now time.Time) (urgent bool) {
 			urgent = true
 		}
 		r.tokens = append(r.tokens, res.Tokens...)
+	}
+	if len(res.Proposal) > 0 {
+		r.proposal = append(r.proposal[:0], res.Proposal...)
+		r.revision++
+		urgent = urgent || r.revision == 1
 	}
 	if res.Done {
 		r.ended, r.reason, r.err = true, res.Reason, res.Err
@@ -91,6 +97,9 @@ func (o *outbox) collect(dst []*run) []*run {
 	for _, r := range o.dirty {
 		r.queued = false
 		r.view, r.over = r.tokens, r.ended
+		if r.drafted != r.revision {
+			r.draft, r.proposal, r.drafted = r.proposal, r.draft, r.revision
+		}
 	}
 	dst = append(dst, o.dirty...)
 	clear(o.dirty)

@@ -13,6 +13,7 @@ import (
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/broker/brokertest"
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/models/zoo"
 )
 
@@ -27,13 +28,19 @@ type desk struct {
 
 func newDesk(tb testing.TB, interval time.Duration, mode broker.Mode) *desk {
 	tb.Helper()
-	server := brokertest.Server(tb)
-	conn := brokertest.Connect(tb, server, broker.Config{})
-	frames, err := conn.Publisher(broker.PublisherConfig{Worker: "w"})
+	return newDeskOf(tb, "g2p-en", models.Params{}, interval, mode)
+}
+
+// newDeskOf is a desk for a request to a bundled model.
+func newDeskOf(tb testing.TB, model string, params models.Params, interval time.Duration, mode broker.Mode) *desk {
+	tb.Helper()
+	m, err := zoo.Load(model)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	m, err := zoo.Load("g2p-en")
+	server := brokertest.Server(tb)
+	conn := brokertest.Connect(tb, server, broker.Config{})
+	frames, err := conn.Publisher(broker.PublisherConfig{Worker: "w"})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -52,8 +59,12 @@ func newDesk(tb testing.TB, interval time.Duration, mode broker.Mode) *desk {
 	}
 	d.run = newRun(delivery, frames.Stream(delivery), time.Now())
 	d.run.served = &served{model: m}
-	d.run.reserve(512)
-	d.run.seq = cellrt.NewSequence(nil, nil, d.run)
+	unfolded, err := m.Unfold(models.Input{Text: "hello"}, params)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d.run.prepare(unfolded)
+	d.run.seq = cellrt.NewSequence(nil, nil, cellrt.SequenceOptions{Owner: d.run})
 	d.publisher.outbox.join(d.run)
 	return d
 }
@@ -88,6 +99,9 @@ func describe(frames []broker.Frame) (out []string) {
 		s := string(f.Type)
 		if f.Type == broker.FrameToken {
 			s = fmt.Sprintf("%d+%d", f.Index, len(f.Tokens))
+			if f.Provisional {
+				s = fmt.Sprintf("revision %d", f.Revision)
+			}
 		}
 		out = append(out, s)
 	}
@@ -155,6 +169,78 @@ func TestHeartbeatsLeaveTokensRoom(t *testing.T) {
 	}
 	if got, want := describe(d.frames(t)), []string{"accepted", "0+1", "1+15", "16+15", "31+15"}; !slices.Equal(got, want) {
 		t.Errorf("frames %v, want %v", got, want)
+	}
+}
+
+// TestProposalsAreShownByTime wants the first proposal at once, later ones when
+// their interval has passed, the latest of them, and none beside output.
+func TestProposalsAreShownByTime(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 20*time.Millisecond, broker.ModeStream)
+	begin := time.Now()
+	at := func(ms int) { d.publisher.turn(begin.Add(time.Duration(ms) * time.Millisecond)) }
+	at(0)
+	d.emit(cellrt.Result{Proposal: token(5)})
+	at(1)
+	for i := range 4 {
+		d.emit(cellrt.Result{Proposal: append(token(6), token(int32(7+i))...)})
+		at(5 + i)
+	}
+	at(21)
+	at(60)
+	d.emit(cellrt.Result{Proposal: token(9)})
+	d.emit(cellrt.Result{Tokens: token(9), Done: true, Reason: cellrt.Stopped})
+	at(90)
+	frames := d.frames(t)
+	want := []string{"accepted", "revision 1", "revision 5", "0+1", "final"}
+	if got := describe(frames); !slices.Equal(got, want) {
+		t.Fatalf("frames %v, want %v", got, want)
+	}
+	if f := frames[2]; !slices.Equal(f.Tokens, []int32{6, 10}) || f.Text == "" {
+		t.Errorf("revision 5 is %q %v", f.Text, f.Tokens)
+	}
+	if final := frames[4]; !slices.Equal(final.Tokens, []int32{9}) {
+		t.Errorf("final %v", final.Tokens)
+	}
+}
+
+// TestTextComesWhole gives the bytes of a text one by one: a frame's text has
+// whole characters, lacks what may be a stop text, and the end brings the rest.
+func TestTextComesWhole(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name, bytes string
+		mode        broker.Mode
+		texts       []string
+	}{
+		{"rest of a character", "a日b日\xe6", broker.ModeStream, []string{"a", "", "", "", "日b", "", "", "", "日"}},
+		{"beginning of a stop text", "a日b日", broker.ModeStream, []string{"a", "", "", "", "日b", "", "", "", "日"}},
+		{"alone", "a日b日\xe6", broker.ModeFinal, nil},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDeskOf(t, "kjv-lm", models.Params{Stop: []string{"日x"}}, 0, tc.mode)
+			now := time.Now()
+			d.publisher.turn(now)
+			for _, b := range []byte(tc.bytes) {
+				d.emit(cellrt.Result{Tokens: token(int32(b))})
+				d.publisher.turn(now)
+			}
+			d.emit(cellrt.Result{Done: true, Reason: cellrt.Length})
+			d.publisher.turn(now)
+			var texts []string
+			frames := d.frames(t)
+			for _, f := range frames {
+				if f.Type == broker.FrameToken {
+					texts = append(texts, f.Text)
+				}
+			}
+			final := frames[len(frames)-1]
+			if final.Text != "a日b日" || len(final.Tokens) != len(tc.bytes) || !slices.Equal(texts, tc.texts) {
+				t.Errorf("final %q of %d tokens, texts %q", final.Text, len(final.Tokens), texts)
+			}
+		})
 	}
 }
 

@@ -37,6 +37,8 @@ type run struct {
 
 	// Guarded by the outbox's lock.
 	tokens     []cellrt.Token // append-only
+	proposal   []cellrt.Token // the output of a search as it looks now
+	revision   int            // proposals so far
 	firstToken time.Time
 	ended      bool
 	reason     cellrt.Reason
@@ -48,6 +50,9 @@ type run struct {
 	// The publisher's.
 	view    []cellrt.Token // what it has collected of tokens
 	over    bool           // what it has collected of ended
+	draft   []cellrt.Token // what it has collected of proposal
+	drafted int            // revision of draft
+	shown   int            // revision sent last
 	joined  bool           // accepted was due
 	text    *tokenizer.Text
 	decoded strings.Builder // text of the tokens sent
@@ -66,13 +71,27 @@ func newRun(d *broker.Delivery, stream *broker.TokenStream, now time.Time) *run 
 // key names the run for cancellation.
 func (r *run) key() requestKey { return requestKey{client: r.req.Client, id: r.req.ID} }
 
-// reserve makes room so that emitting tokens does not allocate.
-func (r *run) reserve(tokens int) {
-	tokens = min(tokens, 512)
+// prepare gives the run its unfolded request, and room so that emitting tokens
+// does not allocate.
+func (r *run) prepare(unfolded *models.Request) {
+	r.unfolded = unfolded
+	r.text = unfolded.NewText()
+	tokens := min(unfolded.MaxTokens, 512)
 	r.tokens = make([]cellrt.Token, 0, tokens)
 	r.ids = make([]int32, 0, tokens)
 	r.decoded.Grow(4 * tokens)
-	r.text = r.served.model.NewText()
+}
+
+// phase says what a run is doing, for heartbeats.
+func (r *run) phase() string {
+	switch {
+	case len(r.view) > 0:
+		return "decode"
+	case r.drafted > 0:
+		return "search"
+	default:
+		return "encode"
+	}
 }
 
 // modelLabel is the model's name for metrics: bounded, whatever clients send.

@@ -59,9 +59,10 @@ type Worker struct {
 	frames *broker.Publisher
 	admin  *admin
 
-	serving  atomic.Bool // requests are taken
-	draining atomic.Bool // no more requests are taken
-	stuck    atomic.Bool // the step loop makes no progress
+	largest  atomic.Int64 // rows in a step since requests are taken
+	serving  atomic.Bool  // requests are taken
+	draining atomic.Bool  // no more requests are taken
+	stuck    atomic.Bool  // the step loop makes no progress
 
 	ready        chan struct{} // closed when serving
 	handBack     chan struct{} // closed to end the grace period
@@ -97,7 +98,8 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		handBack: make(chan struct{}),
 	}
 	runtime, err := cellrt.New(cellrt.Config{
-		MaxRows: cfg.MaxRows, Executors: cfg.Executors, Trace: cellrt.Trace{Step: w.metrics.stepped},
+		MaxRows: cfg.MaxRows, Executors: cfg.Executors, Threads: cfg.Threads, Profile: cfg.Profile,
+		Trace: cellrt.Trace{Step: w.stepped},
 	}, deps.Backend, w.outbox)
 	if err != nil {
 		return nil, err
@@ -135,8 +137,27 @@ func (w *Worker) AdminAddress() string {
 	return w.admin.address()
 }
 
-// Stats is the state of the step loop.
-func (w *Worker) Stats() cellrt.Stats { return w.runtime.Stats() }
+// Stats is the state of the step loop. MaxRows is that of the steps since the
+// worker takes requests.
+func (w *Worker) Stats() cellrt.Stats {
+	s := w.runtime.Stats()
+	s.MaxRows = int(w.largest.Load())
+	return s
+}
+
+// stepped is told of every step.
+func (w *Worker) stepped(t cellrt.StepTrace) {
+	w.metrics.stepped(t)
+	if !w.serving.Load() {
+		return
+	}
+	rows := int64(t.Rows)
+	for seen := w.largest.Load(); rows > seen; seen = w.largest.Load() {
+		if w.largest.CompareAndSwap(seen, rows) {
+			return
+		}
+	}
+}
 
 // Running is the number of requests that run now.
 func (w *Worker) Running() int { return w.table.count() }

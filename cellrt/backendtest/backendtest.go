@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/cellmq/cellmq/cellrt"
@@ -23,6 +24,7 @@ func Run(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	t.Helper()
 	t.Run("operations", func(t *testing.T) { testOperations(t, open) })
 	t.Run("batch invariance", func(t *testing.T) { testBatchInvariance(t, open) })
+	t.Run("threads", func(t *testing.T) { testThreads(t, open) })
 	t.Run("negative index loads zeros", func(t *testing.T) { testNegativeLoad(t, open) })
 	t.Run("loads come before later stores", func(t *testing.T) { testStoreOrder(t, open) })
 	t.Run("poisoned row", func(t *testing.T) { testPoisonedRow(t, open) })
@@ -58,12 +60,16 @@ func load(t *testing.T, open func(testing.TB) cellrt.Backend, r *rand.Rand, s si
 	return loaded{model: m, Inspector: inspector, runner: x.NewRunner()}
 }
 
-// run runs one batch and checks the number of rows computed.
+// run runs one batch and checks the number of rows computed. The outputs'
+// values are copies.
 func (l loaded) run(t *testing.T, cell string, rows []cellrt.Row) []cellrt.Output {
 	t.Helper()
 	out := make([]cellrt.Output, len(rows))
 	if computed := l.runner.Run(l.cells[cell], rows, out); computed < len(rows) {
 		t.Fatalf("computed %d of %d rows", computed, len(rows))
+	}
+	for i := range out {
+		out[i].Values = slices.Clone(out[i].Values)
 	}
 	return out
 }

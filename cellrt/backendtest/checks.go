@@ -43,10 +43,7 @@ func testOperations(t *testing.T, open func(testing.TB) cellrt.Backend) {
 							t.Fatalf("row %d state value %d = %g, want %g", i, j, x, want)
 						}
 					}
-					want := references[i].output
-					if out[i].Token != want.Token || !near(float64(out[i].LogProb), float64(want.LogProb)) {
-						t.Errorf("row %d output %v, want %v", i, out[i], want)
-					}
+					references[i].check(t, i, out[i])
 				}
 			})
 		}
@@ -84,12 +81,50 @@ func testBatchInvariance(t *testing.T, open func(testing.TB) cellrt.Backend) {
 						if !sameBits(l.state(batch[i].Slot), wantStates[which]) {
 							t.Fatalf("row %d of %d left another state than alone", i, count)
 						}
-						if out[i].Token != want[which].Token || !sameBits([]float32{out[i].LogProb}, []float32{want[which].LogProb}) {
+						if !sameOutput(out[i], want[which]) {
 							t.Fatalf("row %d of %d gave %v, alone %v", i, count, out[i], want[which])
 						}
 					}
 				}
 			})
+		}
+	}
+}
+
+// testThreads compares, bit for bit, batches run by several threads with those
+// of one, and changes their number between batches.
+func testThreads(t *testing.T, open func(testing.TB) cellrt.Backend) {
+	t.Helper()
+	const slots = 17
+	for _, s := range shapes() {
+		r := rand.New(rand.NewPCG(7, uint64(s.hidden)))
+		l := load(t, open, r, s, slots)
+		defer l.runner.SetThreads(1)
+		for _, name := range l.names() {
+			states, rows := make([][]float32, slots), make([]cellrt.Row, slots)
+			for i := range rows {
+				states[i], rows[i] = vector(r, l.layout.Size()), l.row(r, int32(i))
+			}
+			var want []cellrt.Output
+			var wantStates [][]float32
+			for _, threads := range []int{1, 2, 4, 3, 1, 2} {
+				l.runner.SetThreads(threads)
+				for i, state := range states {
+					l.WriteState(int32(i), 0, state)
+				}
+				out := l.run(t, name, rows)
+				if want == nil {
+					want = out
+					for i := range rows {
+						wantStates = append(wantStates, l.state(int32(i)))
+					}
+				}
+				for i := range rows {
+					if !sameOutput(out[i], want[i]) || !sameBits(l.state(int32(i)), wantStates[i]) {
+						t.Fatalf("%s/%d: row %d differs with %d threads", name, s.hidden, i, threads)
+					}
+				}
+			}
 		}
 	}
 }
@@ -183,7 +218,7 @@ func testPoisonedRow(t *testing.T, open func(testing.TB) cellrt.Backend) {
 			}
 			continue
 		}
-		if got[i] != want[i] || !sameBits(l.state(int32(i)), wantStates[i]) {
+		if !sameOutput(got[i], want[i]) || !sameBits(l.state(int32(i)), wantStates[i]) {
 			t.Errorf("row %d changed when row %d was poisoned", i, poisoned)
 		}
 	}
@@ -225,6 +260,9 @@ func testGreedy(t *testing.T, open func(testing.TB) cellrt.Backend) {
 		if !near(float64(out[i].LogProb), want) {
 			t.Errorf("log-probability %g, want %g", out[i].LogProb, want)
 		}
+		if out[i].Values != nil {
+			t.Errorf("values %v from a cell that exposes none", out[i].Values)
+		}
 	}
 	for i, what := range []string{"an infinity", "a negative infinity", "NaN"} {
 		if p := out[2+i].LogProb; p == p {
@@ -244,12 +282,16 @@ func testAllocations(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	}
 	cell := l.cells["all"]
 	l.runner.Run(cell, rows, out)
-	count := 0
-	if n := testing.AllocsPerRun(50, func() {
-		count = count%slots + 1
-		l.runner.Run(cell, rows[:count], out[:count])
-	}); n != 0 {
-		t.Errorf("%g allocations in a batch no larger than one before, want none", n)
+	defer l.runner.SetThreads(1)
+	for _, threads := range []int{1, 2} {
+		l.runner.SetThreads(threads)
+		count := 0
+		if n := testing.AllocsPerRun(50, func() {
+			count = count%slots + 1
+			l.runner.Run(cell, rows[:count], out[:count])
+		}); n != 0 {
+			t.Errorf("%g allocations on %d threads in a batch no larger than one before, want none", n, threads)
+		}
 	}
 }
 
@@ -269,6 +311,10 @@ func single(t *testing.T, layout *cellrt.Layout, b *cellrt.CellBuilder) (*cellrt
 
 func near(got, want float64) bool {
 	return math.Abs(got-want) <= tolerance*max(1, math.Abs(want))
+}
+
+func sameOutput(a, b cellrt.Output) bool {
+	return a.Token == b.Token && sameBits([]float32{a.LogProb}, []float32{b.LogProb}) && sameBits(a.Values, b.Values)
 }
 
 func sameBits(a, b []float32) bool {

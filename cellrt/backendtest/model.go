@@ -20,7 +20,7 @@ type model struct {
 	sizes
 	layout                    *cellrt.Layout
 	memory, hidden, cell, out cellrt.FieldID
-	input                     cellrt.FieldID
+	input, childH, childC     cellrt.FieldID
 	program                   *cellrt.Program
 	cells                     map[string]*cellrt.Cell
 }
@@ -30,7 +30,8 @@ const (
 	argToken cellrt.Arg = iota
 	argPosition
 	argLength
-	argCount = 3
+	argChild
+	argCount = 4
 )
 
 // newModel makes a model with random weights.
@@ -41,11 +42,14 @@ func newModel(tb testing.TB, r *rand.Rand, s sizes) *model {
 	m.memory = m.layout.Add("memory", s.positions, s.hidden)
 	m.hidden = m.layout.Add("hidden", 1, s.hidden)
 	m.cell = m.layout.Add("cell", 1, s.hidden)
+	m.childH = m.layout.Add("child h", 2, s.hidden)
+	m.childC = m.layout.Add("child c", 2, s.hidden)
 	m.out = m.layout.Add("out", 1, max(s.vocabulary, s.hidden))
 
 	w := newWeights(r, s)
 	m.buildPlain(tb, w)
 	m.buildRecurrent(tb, w)
+	m.buildTree(tb, w)
 	m.buildAll(tb, w)
 	var cells []*cellrt.Cell
 	for _, name := range m.names() {
@@ -66,6 +70,8 @@ type weights struct {
 	lstmBias                       []float32
 	gruInput, gruRecurrent         *cellrt.Matrix
 	gruInputBias, gruRecurrentBias []float32
+	leaf, node                     *cellrt.Matrix
+	leafBias, nodeBias             []float32
 }
 
 func newWeights(r *rand.Rand, s sizes) weights {
@@ -76,6 +82,8 @@ func newWeights(r *rand.Rand, s sizes) weights {
 		lstmInput: matrix(r, "lstm.input", 4*h, x), lstmRecurrent: matrix(r, "lstm.recurrent", 4*h, h), lstmBias: vector(r, 4*h),
 		gruInput: matrix(r, "gru.input", 3*h, x), gruRecurrent: matrix(r, "gru.recurrent", 3*h, h),
 		gruInputBias: vector(r, 3*h), gruRecurrentBias: vector(r, 3*h),
+		leaf: matrix(r, "leaf", 3*h, x), leafBias: vector(r, 3*h),
+		node: matrix(r, "node", 5*h, 2*h), nodeBias: vector(r, 5*h),
 	}
 }
 
@@ -109,6 +117,19 @@ func (m *model) buildPlain(tb testing.TB, w weights) {
 		h, c := b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)
 		b.Greedy(b.Linear(w.projection, w.projectionBias, cellrt.None, h, c))
 	})
+	m.build(tb, "expose", func(b *cellrt.CellBuilder) { b.Expose(b.Load(m.hidden, cellrt.Zero)) })
+	m.build(tb, "greedy and expose", func(b *cellrt.CellBuilder) {
+		h, c := b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)
+		logits := b.Linear(w.projection, w.projectionBias, cellrt.None, h, c)
+		b.Expose(logits)
+		b.Greedy(logits)
+	})
+	m.build(tb, "add", func(b *cellrt.CellBuilder) {
+		b.Store(m.out, cellrt.Zero, 0, b.Add(b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero)))
+	})
+	m.build(tb, "mean", func(b *cellrt.CellBuilder) {
+		b.Store(m.out, cellrt.Zero, 0, b.Mean(b.Load(m.hidden, cellrt.Zero), argLength))
+	})
 	m.build(tb, "load and store", func(b *cellrt.CellBuilder) {
 		b.Store(m.memory, argPosition, 0, b.Load(m.hidden, cellrt.Zero))
 	})
@@ -137,17 +158,40 @@ func (m *model) buildRecurrent(tb testing.TB, w weights) {
 	})
 }
 
-// buildAll makes a cell with every operation.
+// buildTree makes the cells of a tree.
+func (m *model) buildTree(tb testing.TB, w weights) {
+	tb.Helper()
+	leaf := func(b *cellrt.CellBuilder, x cellrt.Value) {
+		h, c := b.TreeLeaf(w.leaf, w.leafBias, x)
+		b.Store(m.childH, argChild, 0, h)
+		b.Store(m.childC, argChild, 0, c)
+	}
+	m.build(tb, "tree leaf", func(b *cellrt.CellBuilder) { leaf(b, b.Load(m.input, cellrt.Zero)) })
+	m.build(tb, "tree leaf of an embedding", func(b *cellrt.CellBuilder) { leaf(b, b.Embed(w.table, argToken)) })
+	m.build(tb, "tree node", func(b *cellrt.CellBuilder) {
+		h, c := b.TreeNode(w.node, w.nodeBias, b.Load(m.childH, cellrt.Zero), b.Load(m.childC, cellrt.Zero),
+			b.Load(m.childH, argChild), b.Load(m.childC, argChild))
+		b.Store(m.hidden, cellrt.Zero, 0, h)
+		b.Store(m.cell, cellrt.Zero, 0, c)
+	})
+}
+
+// buildAll makes a cell with every kind of operation.
 func (m *model) buildAll(tb testing.TB, w weights) {
 	tb.Helper()
 	m.build(tb, "all", func(b *cellrt.CellBuilder) {
 		x := b.Embed(w.table, argToken)
 		h, c := w.lstm(b, x, b.Load(m.hidden, cellrt.Zero), b.Load(m.cell, cellrt.Zero))
 		h = w.gru(b, x, h)
+		leafH, leafC := b.TreeLeaf(w.leaf, w.leafBias, x)
+		treeH, treeC := b.TreeNode(w.node, w.nodeBias, leafH, leafC, h, c)
+		h, c = b.Add(h, treeH), b.Mean(b.Add(c, treeC), argLength)
 		b.Store(m.hidden, cellrt.Zero, 0, h)
 		b.Store(m.cell, cellrt.Zero, 0, c)
 		b.Store(m.memory, argPosition, 0, h)
-		b.Greedy(b.Linear(w.projection, w.projectionBias, cellrt.Tanh, h, b.Attend(h, m.memory, argLength)))
+		logits := b.Linear(w.projection, w.projectionBias, cellrt.Tanh, h, b.Attend(h, m.memory, argLength))
+		b.Greedy(logits)
+		b.Expose(logits)
 	})
 }
 
@@ -184,6 +228,7 @@ func (m *model) row(r *rand.Rand, slot int32) cellrt.Row {
 	row.Args[argToken] = r.Int32N(int32(m.vocabulary))
 	row.Args[argPosition] = r.Int32N(int32(m.positions))
 	row.Args[argLength] = 1 + r.Int32N(int32(m.positions))
+	row.Args[argChild] = r.Int32N(2)
 	return row
 }
 

@@ -2,6 +2,8 @@ package backendtest
 
 import (
 	"math"
+	"slices"
+	"testing"
 
 	"github.com/cellmq/cellmq/cellrt"
 )
@@ -9,10 +11,11 @@ import (
 // reference computes cells row by row in float64, following the documentation
 // of the operations and nothing else.
 type reference struct {
-	layout *cellrt.Layout
-	state  []float64 // of one slot
-	values [][]float64
-	output cellrt.Output
+	layout  *cellrt.Layout
+	state   []float64 // of one slot
+	values  [][]float64
+	output  cellrt.Output // without Values
+	exposed []float64
 }
 
 func newReference(layout *cellrt.Layout, state []float32) *reference {
@@ -53,8 +56,39 @@ func (r *reference) run(c *cellrt.Cell, row cellrt.Row) {
 			r.gru(op)
 		case cellrt.Attend:
 			r.attend(op, arg(op.Length))
+		case cellrt.Add:
+			r.values[op.Out] = add(slices.Clone(r.values[op.A]), r.values[op.B])
+		case cellrt.Mean:
+			out := slices.Clone(r.values[op.Sum])
+			for i := range out {
+				out[i] /= float64(arg(op.Count))
+			}
+			r.values[op.Out] = out
+		case cellrt.TreeLeaf:
+			r.treeLeaf(op)
+		case cellrt.TreeNode:
+			r.treeNode(op)
 		case cellrt.Greedy:
 			r.greedy(op)
+		case cellrt.Expose:
+			r.exposed = r.values[op.In]
+		}
+	}
+}
+
+// check compares the output of a row with the reference's.
+func (r *reference) check(t *testing.T, row int, got cellrt.Output) {
+	t.Helper()
+	want := r.output
+	if got.Token != want.Token || !near(float64(got.LogProb), float64(want.LogProb)) {
+		t.Errorf("row %d output %v, want %v", row, got, want)
+	}
+	if len(got.Values) != len(r.exposed) {
+		t.Fatalf("row %d has %d output values, want %d", row, len(got.Values), len(r.exposed))
+	}
+	for i, x := range got.Values {
+		if !near(float64(x), r.exposed[i]) {
+			t.Fatalf("row %d output value %d = %g, want %g", row, i, x, r.exposed[i])
 		}
 	}
 }
@@ -135,6 +169,29 @@ func (r *reference) greedy(op cellrt.Greedy) {
 		}
 	}
 	r.output = cellrt.Output{Token: int32(best), LogProb: float32(logits[best] - math.Log(sum))}
+}
+
+func (r *reference) treeLeaf(op cellrt.TreeLeaf) {
+	gates := product(op.Weight, r.values[op.X], op.Bias)
+	n := len(gates) / 3
+	h, c := make([]float64, n), make([]float64, n)
+	for j := range n {
+		c[j] = sigmoid(gates[j]) * math.Tanh(gates[2*n+j])
+		h[j] = sigmoid(gates[n+j]) * math.Tanh(c[j])
+	}
+	r.values[op.OutH], r.values[op.OutC] = h, c
+}
+
+func (r *reference) treeNode(op cellrt.TreeNode) {
+	gates := product(op.Weight, slices.Concat(r.values[op.LeftH], r.values[op.RightH]), op.Bias)
+	left, right := r.values[op.LeftC], r.values[op.RightC]
+	n := len(left)
+	h, c := make([]float64, n), make([]float64, n)
+	for j := range n {
+		c[j] = sigmoid(gates[j])*math.Tanh(gates[2*n+j]) + sigmoid(gates[3*n+j])*left[j] + sigmoid(gates[4*n+j])*right[j]
+		h[j] = sigmoid(gates[n+j]) * math.Tanh(c[j])
+	}
+	r.values[op.OutH], r.values[op.OutC] = h, c
 }
 
 // product returns m x + bias.

@@ -45,8 +45,9 @@ func BenchmarkCell(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for _, n := range []int{1, 4, 16, 32} {
-			b.Run(fmt.Sprintf("%s/rows=%d", cell.Name, n), func(b *testing.B) {
+		for _, shape := range []struct{ rows, threads int }{{1, 1}, {4, 1}, {16, 1}, {32, 1}, {4, 2}, {16, 2}, {32, 2}} {
+			n := shape.rows
+			b.Run(fmt.Sprintf("%s/rows=%d/threads=%d", cell.Name, n, shape.threads), func(b *testing.B) {
 				e, err := cpu.New(cpu.Config{}).Load(p, n)
 				if err != nil {
 					b.Fatal(err)
@@ -55,6 +56,8 @@ func BenchmarkCell(b *testing.B) {
 				for i := range rows {
 					rows[i].Slot = int32(i)
 				}
+				runner.SetThreads(shape.threads)
+				defer runner.SetThreads(1)
 				runner.Run(cell, rows, out) // grows the scratch
 				b.ReportAllocs()
 				for b.Loop() {

@@ -86,26 +86,36 @@ func (c *cellCompiler) temporary(width int) cellrt.Value {
 
 // survey notes which values op makes from a table and which it reads.
 func (c *cellCompiler) survey(op cellrt.Op) {
+	read := func(values ...cellrt.Value) {
+		for _, v := range values {
+			c.uses[v]++
+		}
+	}
 	switch op := op.(type) {
 	case cellrt.Embed:
 		c.embeds[op.Out] = op
 	case cellrt.Store:
-		c.uses[op.In]++
+		read(op.In)
 	case cellrt.Linear:
-		for _, v := range op.In {
-			c.uses[v]++
-		}
+		read(op.In...)
 	case cellrt.LSTM:
-		c.uses[op.X]++
-		c.uses[op.H]++
-		c.uses[op.C]++
+		read(op.X, op.H, op.C)
 	case cellrt.GRU:
-		c.uses[op.X]++
-		c.uses[op.H]++
+		read(op.X, op.H)
 	case cellrt.Attend:
-		c.uses[op.Query]++
+		read(op.Query)
+	case cellrt.Add:
+		read(op.A, op.B)
+	case cellrt.Mean:
+		read(op.Sum)
+	case cellrt.TreeLeaf:
+		read(op.X)
+	case cellrt.TreeNode:
+		read(op.LeftH, op.LeftC, op.RightH, op.RightC)
 	case cellrt.Greedy:
-		c.uses[op.Logits]++
+		read(op.Logits)
+	case cellrt.Expose:
+		read(op.In)
 	}
 }
 
@@ -124,8 +134,18 @@ func (c *cellCompiler) step(op cellrt.Op) (step, error) {
 		return c.gru(op), nil
 	case cellrt.Attend:
 		return &attendStep{op: op, place: c.place(op.Memory), scores: c.temporary(c.layout.Field(op.Memory).Count)}, nil
+	case cellrt.Add:
+		return &addStep{op: op, width: c.cell.Width(op.Out)}, nil
+	case cellrt.Mean:
+		return &meanStep{op: op, width: c.cell.Width(op.Out)}, nil
+	case cellrt.TreeLeaf:
+		return c.treeLeaf(op), nil
+	case cellrt.TreeNode:
+		return c.treeNode(op), nil
 	case cellrt.Greedy:
 		return &greedyStep{op: op, width: c.cell.Width(op.Logits)}, nil
+	case cellrt.Expose:
+		return &exposeStep{op: op, width: c.cell.Width(op.In)}, nil
 	default:
 		return nil, fmt.Errorf("operation %T is not known to the CPU backend", op)
 	}

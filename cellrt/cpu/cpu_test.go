@@ -17,6 +17,7 @@ func TestConformance(t *testing.T) { // not parallel: it counts allocations
 	}{
 		{name: "default"},
 		{name: "without folding", cfg: cpu.Config{FoldBytes: -1}},
+		{name: "always sharing work", cfg: cpu.Config{SplitWork: 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			backendtest.Run(t, func(testing.TB) cellrt.Backend { return cpu.New(tc.cfg) })
@@ -143,16 +144,17 @@ func TestArgumentsOutOfRangePanic(t *testing.T) {
 		name string
 		args [cellrt.MaxArgs]int32
 	}{
-		{name: "load", args: [cellrt.MaxArgs]int32{2, 0, 1}},
-		{name: "store", args: [cellrt.MaxArgs]int32{0, 2, 1}},
-		{name: "negative store", args: [cellrt.MaxArgs]int32{0, -1, 1}},
-		{name: "attend", args: [cellrt.MaxArgs]int32{0, 0, 3}},
+		{name: "load", args: [cellrt.MaxArgs]int32{2, 0, 1, 1}},
+		{name: "store", args: [cellrt.MaxArgs]int32{0, 2, 1, 1}},
+		{name: "negative store", args: [cellrt.MaxArgs]int32{0, -1, 1, 1}},
+		{name: "attend", args: [cellrt.MaxArgs]int32{0, 0, 3, 1}},
+		{name: "mean", args: [cellrt.MaxArgs]int32{0, 0, 1, 0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			b := cellrt.NewCell("cell", layout, 3)
+			b := cellrt.NewCell("cell", layout, 4)
 			v := b.Load(a, 0)
-			b.Store(a, 1, 0, b.Attend(v, a, 2))
+			b.Store(a, 1, 0, b.Mean(b.Attend(v, a, 2), 3))
 			b.Store(z, cellrt.Zero, 0, v)
 			cell, err := b.Build()
 			if err != nil {

@@ -22,6 +22,13 @@
 // scratch. Rows in flight at the same time never write the same entries of a
 // slot, which is the scheduler's and the graphs' promise.
 //
+// # Threads
+//
+// A runner with several threads cuts products into ranges of panels and
+// everything else into ranges of rows. A chain is never cut, so the bits are
+// those of one thread. Steps too small to be worth waking anybody are left to
+// the caller.
+//
 // # Errors
 //
 // An argument outside a table, a field or a slot is a mistake in a graph and

@@ -22,7 +22,7 @@ func (p *inputPart) run(b *batch, out kernel.Rows) {
 	n := len(b.rows)
 	if !p.folded {
 		out.Fill(n, p.bias)
-		kernel.Accumulate(p.weight, out, b.value(p.x), n, 0, p.width)
+		b.accumulate(p.weight, out, b.value(p.x), 0, p.width)
 		return
 	}
 	size := kernel.Padded(p.weight.N)
@@ -89,11 +89,17 @@ func (c *cellCompiler) lstm(op cellrt.LSTM) step {
 }
 
 func (s *lstmStep) run(b *batch) {
-	gates, h, c := b.value(s.gates), b.value(s.op.H), b.value(s.op.C)
-	outH, outC := b.value(s.op.OutH), b.value(s.op.OutC)
+	gates := b.value(s.gates)
 	s.input.run(b, gates)
-	kernel.Accumulate(s.input.weight, gates, h, len(b.rows), s.input.width, s.hidden)
-	for r := range b.rows {
+	b.accumulate(s.input.weight, gates, b.value(s.op.H), s.input.width, s.hidden)
+	b.eachRow(s, 5*s.hidden*activationWork)
+}
+
+// rows applies the gates.
+func (s *lstmStep) rows(b *batch, from, to int) {
+	gates, c := b.value(s.gates), b.value(s.op.C)
+	outH, outC := b.value(s.op.OutH), b.value(s.op.OutC)
+	for r := from; r < to; r++ {
 		kernel.LSTM(gates.Row(r, 4*s.hidden), c.Row(r, s.hidden), outH.Row(r, s.hidden), outC.Row(r, s.hidden))
 	}
 }
@@ -133,13 +139,20 @@ func (c *cellCompiler) gru(op cellrt.GRU) step {
 func (s *gruStep) run(b *batch) {
 	n := len(b.rows)
 	rz, nx, nh := b.value(s.rz), b.value(s.nx), b.value(s.nh)
-	h, out := b.value(s.op.H), b.value(s.op.OutH)
+	h := b.value(s.op.H)
 	s.inputRZ.run(b, rz)
-	kernel.Accumulate(s.inputRZ.weight, rz, h, n, s.inputRZ.width, s.hidden)
+	b.accumulate(s.inputRZ.weight, rz, h, s.inputRZ.width, s.hidden)
 	s.inputN.run(b, nx)
 	nh.Fill(n, s.biasN)
-	kernel.Accumulate(s.hiddenN, nh, h, n, 0, s.hidden)
-	for r := range n {
+	b.accumulate(s.hiddenN, nh, h, 0, s.hidden)
+	b.eachRow(s, 3*s.hidden*activationWork)
+}
+
+// rows applies the gates.
+func (s *gruStep) rows(b *batch, from, to int) {
+	rz, nx, nh := b.value(s.rz), b.value(s.nx), b.value(s.nh)
+	h, out := b.value(s.op.H), b.value(s.op.OutH)
+	for r := from; r < to; r++ {
 		kernel.GRU(rz.Row(r, 2*s.hidden), nx.Row(r, s.hidden), nh.Row(r, s.hidden), h.Row(r, s.hidden), out.Row(r, s.hidden))
 	}
 }

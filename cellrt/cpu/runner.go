@@ -27,6 +27,12 @@ type batch struct {
 
 	cell    *compiledCell
 	scratch []float32
+
+	team      team
+	splitWork int
+	shared    bool // helpers are awake for this step
+	product   productWork
+	byRow     rowWork
 }
 
 // value returns the block of a value or temporary.
@@ -66,9 +72,19 @@ func (r *runner) Run(c *cellrt.Cell, rows []cellrt.Row, out []cellrt.Output) int
 	if need := b.cell.width * len(rows); need > len(b.scratch) {
 		b.scratch = make([]float32, need)
 	}
+	clear(out)
+	if b.shared = len(b.team.helpers) > 0 && c.Work()*int64(len(rows)) >= int64(b.splitWork); b.shared {
+		b.team.begin()
+	}
 	for _, s := range b.cell.steps {
 		s.run(b)
+	}
+	if b.shared {
+		b.team.end()
 	}
 	b.rows, b.out = nil, nil
 	return len(rows)
 }
+
+// SetThreads implements [cellrt.Runner].
+func (r *runner) SetThreads(n int) { r.batch.team.resize(n) }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -40,6 +42,11 @@ func TestUsage(t *testing.T) {
 		{"models of others", []string{"request", "m", "x", "--model-dir", "."}, 2, "", "--embedded"},
 		{"two servers", []string{"request", "m", "x", "--embedded", "--nats-url", "nats://h"}, 2, "", "exclude"},
 		{"max tokens of payloads", []string{"request", "m", "x", "--payloads", "--max-tokens", "3"}, 2, "", "exclude"},
+		{"beam of payloads", []string{"request", "m", "x", "--payloads", "--beam", "3"}, 2, "", "--beam and --payloads exclude"},
+		{"log-probabilities as text", []string{"request", "m", "x", "--logprobs", "3"}, 2, "", "--logprobs needs --json"},
+		{"bad seed", []string{"request", "m", "x", "--seed", "-1"}, 2, "", "--seed"},
+		{"demo of no model", []string{"demo", "--model", "m"}, 2, "", "one of g2p-en, kjv-lm"},
+		{"bad threads", []string{"worker", "--threads", "0"}, 2, "", "CELLMQ_THREADS is 0"},
 		{"cancel without client", []string{"cancel", "0123456789"}, 2, "", "--client"},
 		{"bad setting", []string{"worker", "--slots", "0"}, 2, "", "CELLMQ_SLOTS is 0"},
 		{"no model directory", []string{"worker", "--port", "-1", "--admin", "", "--model-dir", "/nonexistent"}, 1, "", "/nonexistent"},
@@ -79,10 +86,24 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// TestDemoByItself shows models of four families side by side.
 func TestDemoByItself(t *testing.T) {
 	t.Parallel()
-	r := run(t, "", "demo")
-	r.want(t, 0, "requests 10 ", "")
+	args, want := []string{"demo"}, []string{
+		"12 requests to g2p-en, kjv-lm, langid, listops,",
+		"g2p-en  serendipity (beam 4)  S EH2 R AH0 N D IH1 P IH0 T IY0  (11 tokens, stop, ",
+		"kjv-lm  In the beginning  of the LORD, and the sons of Jerusalem, and the  (48 tokens, length, ",
+		"langid  Tous les êtres humains  fr  ", "listops  ( ( ( [MAX 2 ) 9 ) ] )  9  ",
+		"\nrequests 12  tokens 147  ",
+	}
+	if raced { // where starting four models takes long
+		args, want = []string{"demo", "--model", "listops"}, []string{"2 requests to listops,", "  ( ( ( [MAX 2 ) 9 ) ] )  9  "}
+	}
+	r := run(t, "", args...)
+	r.out = regexp.MustCompile(" {2,}").ReplaceAllString(r.out, "  ")
+	for _, w := range want {
+		r.want(t, 0, w, "")
+	}
 	if r.err != "" {
 		t.Errorf("stderr: %s", r.err)
 	}
@@ -154,7 +175,7 @@ func TestRequestJSON(t *testing.T) {
 
 func TestRequestPayloads(t *testing.T) {
 	t.Parallel()
-	payloads := `{"input": "hello", "max_tokens": 2}` + "\n" + `{"input": "hello", "temperature": 0.5}` + "\n" + `{"input": [4]}` + "\n"
+	payloads := `{"input": "hello", "max_tokens": 2}` + "\n" + `{"input": "hello", "beam_width": 2, "temperature": 0.5}` + "\n" + `{"input": [4]}` + "\n"
 	r := run(t, payloads, "request", "--embedded", "--payloads", "g2p-en")
 	r.want(t, 1, "HH EH1\n\n", "request 2: unsupported_parameter")
 	if lines := strings.Split(r.out, "\n"); len(lines) != 4 || lines[2] == "" {
@@ -171,7 +192,7 @@ func TestRequestMaxTokens(t *testing.T) {
 
 func TestRequestUnknownModel(t *testing.T) {
 	t.Parallel()
-	run(t, "", "request", "--embedded", "none", "hello").want(t, 1, "", "unknown_model")
+	run(t, "", "request", "--embedded", "none", "hello").want(t, 1, "", "none is neither bundled nor in a model directory")
 	// A server on which no worker has ever been.
 	server := brokertest.Server(t)
 	run(t, "", "request", "--nats-url", server.URL(), "g2p-en", "hello").want(t, 1, "", "start one with 'cellmq worker'")
@@ -222,4 +243,46 @@ func TestHealth(t *testing.T) {
 	run(t, "", "health", server.URL+"/bad").want(t, 1, "draining", "503")
 	run(t, "", "health", "http://127.0.0.1:1/").want(t, 1, "", "refused")
 	run(t, "", "health", "://").want(t, 2, "", "")
+}
+
+// TestInterruptedWhileReading interrupts a request whose input does not end, as
+// somebody does who forgot to give one on a terminal.
+func TestInterruptedWhileReading(t *testing.T) {
+	t.Parallel()
+	server := brokertest.Server(t)
+	in, keep := io.Pipe()
+	t.Cleanup(func() { _ = keep.Close() }) // lets the reader go
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, _ = io.WriteString(keep, "queued\n") // when it was read, the command reads
+		cancel()
+	}()
+	var out, errs bytes.Buffer
+	code := cli.Main(ctx, []string{"request", "--nats-url", server.URL(), "g2p-en"}, in, &out, &errs)
+	if code != 130 {
+		t.Errorf("exit code %d, stderr %s", code, &errs)
+	}
+}
+
+// TestInterruptedWhileConnecting meets a server that says nothing.
+func TestInterruptedWhileConnecting(t *testing.T) {
+	t.Parallel()
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mute.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if c, err := mute.Accept(); err == nil {
+			cancel()
+			<-ctx.Done()
+			t.Cleanup(func() { _ = c.Close() })
+		}
+	}()
+	var out, errs bytes.Buffer
+	code := cli.Main(ctx, []string{"request", "--nats-url", "nats://" + mute.Addr().String(), "g2p-en", "hello"}, strings.NewReader(""), &out, &errs)
+	if code != 130 {
+		t.Errorf("exit code %d, stderr %s", code, &errs)
+	}
 }

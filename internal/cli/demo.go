@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,47 +15,121 @@ import (
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/zoo"
 	"github.com/cellmq/cellmq/worker"
 )
 
-// demoModel is the bundled model that the demo shows.
+// demoModel is the bundled model that texts of the user's go to.
 const demoModel = "g2p-en"
 
-// demoTexts are what the demo shows when it is given nothing: lengths differ,
-// so that requests leave the batch at different steps.
-func demoTexts() []string {
-	return []string{
-		"hello world", "cellular batching", "a", "recurrent neural network", "queue",
-		"onomatopoeia", "serendipity", "jetstream", "the quick brown fox", "phoneme",
+// demoRequest is one request of a demo.
+type demoRequest struct {
+	model, text string
+	params      broker.Params
+	note        string // of the parameters, for people
+}
+
+// demoRequests are what the demo shows when it is given nothing: models of four
+// families, and lengths that differ, so that requests leave the batch at
+// different steps.
+func demoRequests() []demoRequest {
+	count := func(n int) *int { return &n }
+	real := func(v float64) *float64 { return &v }
+	seed := uint64(1)
+	return []demoRequest{
+		{model: "g2p-en", text: "cellular batching"},
+		{model: "g2p-en", text: "the quick brown fox"},
+		{model: "g2p-en", text: "queue"},
+		{model: "g2p-en", text: "onomatopoeia"},
+		{model: "g2p-en", text: "serendipity", params: broker.Params{BeamWidth: count(4)}, note: "beam 4"},
+		{model: "kjv-lm", text: "In the beginning", params: broker.Params{MaxTokens: count(48)}},
+		{
+			model: "kjv-lm", text: "And it came to pass", note: "sampled",
+			params: broker.Params{MaxTokens: count(48), Temperature: real(0.7), Seed: &seed},
+		},
+		{model: "langid", text: "Todos los seres humanos nacen libres"},
+		{model: "langid", text: "Tous les êtres humains"},
+		{model: "langid", text: "Все люди рождаются свободными"},
+		{model: "listops", text: "( ( ( [MAX 2 ) 9 ) ] )"},
+		{model: "listops", text: "( ( ( [MIN ( ( ( [MED 7 ) 3 ) ] ) ) 5 ) ] )"},
 	}
 }
 
 func newDemo(s streams) *cobra.Command {
-	return &cobra.Command{
+	model := ""
+	cmd := &cobra.Command{
 		Use:   "demo [TEXT...]",
 		Short: "See it work: broker, worker and client in one process",
-		Long: `demo starts a broker with JetStream, a worker with the bundled model g2p-en, and
-a client, all in this process. It publishes some words at once and prints their
-phonemes as the tokens arrive, then what the step loop did.`,
+		Long: `demo starts a broker with JetStream, a worker with the bundled models, and a
+client, all in this process. It publishes requests to all of them at once and
+prints what comes back as it comes, then what the step loop did: phonemes of
+words, the continuation of a text, the language of a sentence, and the value of
+an expression that is a tree.
+
+Texts of your own go to g2p-en, or to --model.`,
 		Example: `  cellmq demo
-  cellmq demo "cellular batching" serendipity`,
+  cellmq demo "cellular batching" serendipity
+  cellmq demo --model langid "Todos los seres humanos nacen libres"`,
 		Args: args(cobra.ArbitraryArgs),
 		RunE: func(cmd *cobra.Command, texts []string) error {
-			if len(texts) == 0 {
-				texts = demoTexts()
+			requests, err := chooseDemo(model, texts)
+			if err != nil {
+				return err
 			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			return demo(ctx, texts, s)
+			return demo(ctx, requests, s)
 		},
 	}
+	cmd.Flags().StringVar(&model, "model", "", "the one bundled model to show: "+strings.Join(zoo.Names(), ", "))
+	return cmd
+}
+
+// chooseDemo returns the requests for texts, or those of the demo's own, to one
+// model or to all.
+func chooseDemo(model string, texts []string) (requests []demoRequest, err error) {
+	if model != "" && !slices.Contains(zoo.Names(), model) {
+		return nil, usagef("--model %q: it must be one of %s", model, strings.Join(zoo.Names(), ", "))
+	}
+	for _, text := range texts {
+		requests = append(requests, demoRequest{model: cmp.Or(model, demoModel), text: text})
+	}
+	if len(texts) > 0 {
+		return requests, nil
+	}
+	for _, r := range demoRequests() {
+		if model == "" || model == r.model {
+			requests = append(requests, r)
+		}
+	}
+	return requests, nil
+}
+
+// label is what stands before a request's output.
+func (r *demoRequest) label(several bool) string {
+	label := r.text
+	if r.note != "" {
+		label += " (" + r.note + ")"
+	}
+	if several {
+		label = fmt.Sprintf("%-7s  %s", r.model, label)
+	}
+	return label
 }
 
 // demo runs everything and shows it.
-func demo(ctx context.Context, texts []string, s streams) (err error) {
+func demo(ctx context.Context, requests []demoRequest, s streams) (err error) {
 	cfg := worker.DefaultConfig()
-	cfg.Models = []string{demoModel}
-	cfg.FrameInterval = 0 // a frame for each token: the demo shows them come
+	for _, r := range requests {
+		if !slices.Contains(cfg.Models, r.model) {
+			cfg.Models = append(cfg.Models, r.model)
+		}
+	}
+	if isTerminal(s.out) {
+		cfg.FrameInterval = 0 // a frame for each token: the demo shows them come
+	} else {
+		cfg.FrameInterval = 80 * time.Millisecond // each frame adds a line
+	}
 	l, err := startLocal(ctx, cfg, s)
 	if err != nil {
 		return err
@@ -64,33 +141,37 @@ func demo(ctx context.Context, texts []string, s streams) (err error) {
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 
-	if _, err := fmt.Fprintf(s.out, "%d requests to %s, through JetStream, all at once:\n\n", len(texts), demoModel); err != nil {
+	several := len(cfg.Models) > 1
+	if _, err := fmt.Fprintf(s.out, "%d requests to %s, through JetStream, all at once:\n\n", len(requests), strings.Join(cfg.Models, ", ")); err != nil {
 		return err
+	}
+	labels := make([]string, len(requests))
+	for i := range requests {
+		labels[i] = requests[i].label(several)
 	}
 	before := l.worker.Stats()
 	began := time.Now()
-	board := newBoard(s.out, texts)
-	failed, err := demoRequests(ctx, client, texts, board)
+	failed, err := showDemo(ctx, client, requests, newBoard(s.out, labels))
 	if err != nil {
 		return err
 	}
-	if err := demoTotals(s.out, before, l.worker.Stats(), len(texts), time.Since(began)); err != nil {
+	if err := demoTotals(s.out, before, l.worker.Stats(), len(requests), time.Since(began)); err != nil {
 		return err
 	}
-	return failure(failed, len(texts))
+	return failure(failed, len(requests))
 }
 
-// demoRequests sends every text and shows the frames. A failed request is
-// shown and counted.
-func demoRequests(ctx context.Context, client *broker.Client, texts []string, board *board) (failed int, err error) {
-	var requests sync.WaitGroup
+// showDemo sends every request and shows the frames. A failed request is shown
+// and counted.
+func showDemo(ctx context.Context, client *broker.Client, requests []demoRequest, board *board) (failed int, err error) {
+	var running sync.WaitGroup
 	var mu sync.Mutex
-	for i, text := range texts {
-		stream, err := client.Request(ctx, demoModel, broker.RequestOptions{Input: broker.Input{Text: text}})
+	for i, r := range requests {
+		stream, err := client.Request(ctx, r.model, broker.RequestOptions{Input: broker.Input{Text: r.text}, Params: r.params})
 		if err != nil {
 			return 0, err
 		}
-		requests.Go(func() {
+		running.Go(func() {
 			for frame, err := range stream.Frames() {
 				if err != nil {
 					mu.Lock()
@@ -103,7 +184,7 @@ func demoRequests(ctx context.Context, client *broker.Client, texts []string, bo
 			}
 		})
 	}
-	requests.Wait()
+	running.Wait()
 	return failed, errors.Join(ctx.Err(), board.err)
 }
 

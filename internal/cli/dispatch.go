@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +30,7 @@ type dispatch struct {
 	bar     *progressBar
 	waiting sync.Once // the hint about silence is given once
 
-	mu     sync.Mutex
+	mu     sync.Mutex // also held while writing to stderr
 	failed int
 }
 
@@ -51,7 +50,7 @@ func (d *dispatch) run(ctx context.Context, inputs []string) error {
 	var requests sync.WaitGroup
 	slots := make(chan struct{}, d.options.concurrency)
 	total := 0
-	err := eachInput(d.streams.in, inputs, func(input string) error {
+	err := eachInput(ctx, d.streams.in, inputs, func(input string) error {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
@@ -92,12 +91,8 @@ func (d *dispatch) one(ctx context.Context, input string, number int, place *pla
 	case ctx.Err() != nil, errors.Is(err, errWrite):
 		return err // cancel keeps the first one
 	default:
-		d.mu.Lock()
-		d.failed++
-		d.mu.Unlock()
-		d.bar.clear()
-		if _, werr := fmt.Fprintf(d.streams.err, "cellmq: request %d: %s\n", number, explain(err)); werr != nil {
-			return werr
+		if err := d.report(number, err); err != nil {
+			return err
 		}
 	}
 	d.bar.ended()
@@ -121,7 +116,8 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 	}
 	hint := time.AfterFunc(silence, d.hint)
 	defer hint.Stop()
-	output := &textOutput{}
+	var cut error
+	output := &textOutput{whole: d.options.decoding.beam > 1}
 	for frame, err := range stream.Frames() {
 		hint.Stop()
 		if d.options.json && frame.Type != "" {
@@ -132,19 +128,40 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 		if err != nil {
 			return err
 		}
-		if !d.options.json {
-			if err := place.write(output.add(&frame)); err != nil {
-				return err
-			}
+		cut = cutShort(&frame)
+		if d.options.json {
+			continue
+		}
+		if frame.Provisional {
+			output.whole = true
+			err = place.draft(frame.Text)
+		} else {
+			err = place.write(output.add(&frame))
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return nil
+	return cut
+}
+
+// report counts a request that failed and says why.
+func (d *dispatch) report(number int, cause error) error {
+	d.bar.clear()
+	d.printer.clear()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed++
+	_, err := fmt.Fprintf(d.streams.err, "cellmq: request %d: %s\n", number, explain(cause))
+	return err
 }
 
 // hint tells the user, once, why nothing happens.
 func (d *dispatch) hint() {
 	d.waiting.Do(func() {
 		d.bar.clear()
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		_, _ = fmt.Fprintln(d.streams.err, "cellmq: the request is queued, no worker has taken it yet (start one with 'cellmq worker')") // advice only
 	})
 }
@@ -157,31 +174,22 @@ func printJSON(place *place, frame *broker.Frame) error {
 	return place.write(string(line) + "\n")
 }
 
-// textOutput turns frames into the text to print: the deltas of token frames,
-// and from the final whatever of the output they left out.
-type textOutput struct{ printed strings.Builder }
-
-// add returns what a frame adds.
-func (o *textOutput) add(f *broker.Frame) string {
-	text := ""
-	switch f.Type {
-	case broker.FrameToken:
-		text = f.Text
-	case broker.FrameFinal:
-		rest, continues := strings.CutPrefix(f.Text, o.printed.String())
-		switch {
-		case continues:
-			text = rest
-		default: // token frames were lost in between: the final is what counts
-			text = "\n" + f.Text
-		}
+// cutShort says that a request ended before the model was done, which a script
+// must be able to tell from a whole output.
+func cutShort(f *broker.Frame) error {
+	if f.Final == nil {
+		return nil
 	}
-	o.printed.WriteString(text)
-	return text
+	switch reason := f.Final.FinishReason; reason {
+	case broker.FinishCancelled, broker.FinishDeadline, broker.FinishClientGone:
+		return fmt.Errorf("ended early: %s", reason)
+	default:
+		return nil
+	}
 }
 
 // eachInput calls send for every input: those given, else the lines of in.
-func eachInput(in io.Reader, inputs []string, send func(string) error) error {
+func eachInput(ctx context.Context, in io.Reader, inputs []string, send func(string) error) error {
 	for _, input := range inputs {
 		if err := send(input); err != nil {
 			return err
@@ -190,15 +198,56 @@ func eachInput(in io.Reader, inputs []string, send func(string) error) error {
 	if len(inputs) > 0 {
 		return nil
 	}
-	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
-	for lines.Scan() {
-		if err := send(lines.Text()); err != nil {
-			return err
+	lines := readLines(ctx, in)
+	for {
+		select {
+		case l, more := <-lines:
+			if !more {
+				return nil
+			}
+			if l.err != nil {
+				return fmt.Errorf("read stdin: %w", l.err)
+			}
+			if err := send(l.text); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read stdin: %w", err)
-	}
-	return nil
+}
+
+// line is a line of input, or why there are no more.
+type line struct {
+	text string
+	err  error
+}
+
+// readLines reads in until its end, an error or the end of ctx. A read that
+// waits for a terminal cannot be called off: the goroutine then stays until the
+// process ends.
+func readLines(ctx context.Context, in io.Reader) <-chan line {
+	lines := make(chan line)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(in)
+		scanner.Buffer(make([]byte, 0, 64<<10), maxLine)
+		post := func(l line) bool {
+			select {
+			case lines <- l:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		for scanner.Scan() {
+			if !post(line{text: scanner.Text()}) {
+				return
+			}
+		}
+		if err := scanner.Err(); err != nil {
+			post(line{err: err})
+		}
+	}()
+	return lines
 }

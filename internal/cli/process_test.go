@@ -103,7 +103,7 @@ func TestTerminateUnderLoad(t *testing.T) {
 		requests = 160
 	}
 	server := brokertest.Server(t)
-	common := []string{"worker", "--nats-url", server.URL(), "--admin", "127.0.0.1:0", "--slots", "16", "--log-level", "debug"}
+	common := []string{"worker", "--nats-url", server.URL(), "--admin", "127.0.0.1:0", "--slots", "16", "--log-level", "debug", "--models", "g2p-en"}
 	first := launch(t, append(common, "--name", "first")...)
 	second := launch(t, append(common, "--name", "second")...)
 	first.says(t, "msg=serving")
@@ -187,7 +187,11 @@ func TestTerminateUnderLoad(t *testing.T) {
 // TestWorkerAndRequest is the README's two terminals.
 func TestWorkerAndRequest(t *testing.T) {
 	t.Parallel()
-	w := launch(t, "worker", "--data-dir", t.TempDir(), "--port", "0", "--admin", "127.0.0.1:0")
+	args := []string{"worker", "--data-dir", t.TempDir(), "--port", "0", "--admin", "127.0.0.1:0"}
+	if raced { // where starting four models takes long
+		args = append(args, "--models", "g2p-en")
+	}
+	w := launch(t, args...)
 	w.says(t, "msg=serving")
 	_, rest, ok := strings.Cut(w.stderr(), "embedded server started")
 	_, rest, ok2 := strings.Cut(rest, " url=")

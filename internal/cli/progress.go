@@ -3,11 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // redrawEvery is the shortest time between two drawings of a progress bar.
@@ -66,7 +63,7 @@ func (b *progressBar) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.drawn {
-		_, _ = io.WriteString(b.out, "\r\x1b[K") // decoration
+		_, _ = io.WriteString(b.out, eraseLine) // decoration
 		b.drawn = false
 	}
 }
@@ -77,10 +74,4 @@ func repeat(c byte, n int) string {
 		s[i] = c
 	}
 	return string(s)
-}
-
-// isTerminal reports whether a stream is a terminal.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

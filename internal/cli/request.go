@@ -25,13 +25,13 @@ type requestOptions struct {
 	modelDirs []string
 	embedded  bool
 
-	realtime  bool
-	priority  string
-	client    string
-	id        string
-	version   string
-	maxTokens int
-	deadline  time.Duration
+	realtime bool
+	priority string
+	client   string
+	id       string
+	version  string
+	deadline time.Duration
+	decoding decodingFlags
 
 	json        bool
 	payloads    bool
@@ -48,8 +48,14 @@ func newRequest(s streams) *cobra.Command {
 tokens arrive. Without an INPUT it reads one from each line of stdin. However
 many there are, the outputs are in the order of the inputs, one per line.
 
+The output of a model that classifies is the label and its probability. That of
+a search is printed when it has ended; on a terminal it shows while it changes.
+
 The server is --nats-url, else CELLMQ_NATS_URL, else nats://127.0.0.1:4222.`,
 		Example: `  cellmq request g2p-en "cellular batching"
+  cellmq request g2p-en serendipity --beam 4 --n-best 3
+  cellmq request kjv-lm "In the beginning" --temperature 0.8 --seed 1 --stop "."
+  cellmq request langid "Todos los seres humanos nacen libres"
   cellmq request g2p-en --json neural
   cellmq request g2p-en < words.txt > phonemes.txt
   echo '{"input": "neural", "max_tokens": 3}' | cellmq request g2p-en --payloads
@@ -57,7 +63,7 @@ The server is --nats-url, else CELLMQ_NATS_URL, else nats://127.0.0.1:4222.`,
 		Args: args(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, positional []string) error {
 			o.model = positional[0]
-			if err := o.check(cmd.Flags(), positional[1:]); err != nil {
+			if err := o.check(positional[1:]); err != nil {
 				return err
 			}
 			ctx, stop := interruptible(cmd.Context())
@@ -78,8 +84,8 @@ func (o *requestOptions) bind(set *pflag.FlagSet) {
 	set.StringVar(&o.client, "client", "", "name of the client, for quotas and cancel (default a random one)")
 	set.StringVar(&o.id, "id", "", "id of the request, for cancel (default a random one)")
 	set.StringVar(&o.version, "model-version", "", "version of the model that must serve it")
-	set.IntVar(&o.maxTokens, "max-tokens", 0, "bound of the output (default the model's)")
 	set.DurationVar(&o.deadline, "deadline", 0, "whole budget of a request; it ends with what it has by then")
+	o.decoding.bind(set)
 	set.BoolVar(&o.json, "json", false, "print every frame as a line of JSON")
 	set.BoolVar(&o.payloads, "payloads", false, "inputs are whole request payloads in JSON")
 	set.DurationVar(&o.timeout, "timeout", 0, "longest time to wait for a request's end (default no limit)")
@@ -87,7 +93,7 @@ func (o *requestOptions) bind(set *pflag.FlagSet) {
 }
 
 // check refuses what makes no sense before anything is connected.
-func (o *requestOptions) check(set *pflag.FlagSet, inputs []string) error {
+func (o *requestOptions) check(inputs []string) error {
 	switch {
 	case o.priority != string(broker.High) && o.priority != string(broker.Std) && o.priority != string(broker.Low):
 		return usagef("--priority %q: it must be high, std or low", o.priority)
@@ -99,8 +105,10 @@ func (o *requestOptions) check(set *pflag.FlagSet, inputs []string) error {
 		return usagef("--model-dir needs --embedded: a running worker has its own models")
 	case o.embedded && o.natsURL != "":
 		return usagef("--embedded and --nats-url exclude each other")
-	case o.payloads && set.Changed("max-tokens"):
-		return usagef("--max-tokens and --payloads exclude each other: a payload has its own max_tokens")
+	case o.payloads && o.decoding.first() != "":
+		return usagef("--%s and --payloads exclude each other: a payload has its own parameters", o.decoding.first())
+	case o.decoding.given("logprobs") && !o.json:
+		return usagef("--logprobs needs --json: log-probabilities are in the frames")
 	case o.deadline < 0:
 		return usagef("--deadline %v: it must be positive", o.deadline)
 	case o.timeout < 0:
@@ -122,9 +130,7 @@ func (o *requestOptions) options(input string) broker.RequestOptions {
 		return r
 	}
 	r.Input = broker.Input{Text: input}
-	if o.maxTokens != 0 {
-		r.Params.MaxTokens = &o.maxTokens
-	}
+	o.decoding.set(&r.Params)
 	return r
 }
 
@@ -151,6 +157,9 @@ func sendAll(ctx context.Context, o *requestOptions, inputs []string, s streams)
 func (o *requestOptions) connect(ctx context.Context, cfg worker.Config, s streams) (*nats.Conn, func() error, error) {
 	if o.embedded {
 		cfg.ModelDirs = append(cfg.ModelDirs, o.modelDirs...)
+		if len(cfg.Models) == 0 && broker.ValidModel(o.model) {
+			cfg.Models = []string{o.model} // nobody asks for another
+		}
 		l, err := startLocal(ctx, cfg, s)
 		if err != nil {
 			return nil, nil, err

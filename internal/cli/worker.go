@@ -112,6 +112,7 @@ func (f *workerFlags) bind(set *pflag.FlagSet) {
 	set.IntVar(&v.Slots, "slots", v.Slots, "durable requests that run at the same time")
 	set.IntVar(&v.RealtimeSlots, "realtime-slots", v.RealtimeSlots, "realtime requests that run at the same time; 0 is as many as --slots")
 	set.IntVar(&v.Executors, "executors", v.Executors, "loops that run steps at the same time")
+	set.IntVar(&v.Threads, "threads", v.Threads, "threads that share a step, of each loop")
 	set.DurationVar(&v.Grace, "grace", v.Grace, "how long running requests may finish when the worker drains")
 	set.StringVar(&v.AdminAddress, "admin", v.AdminAddress, "address of /metrics, /healthz and /readyz; empty is off")
 	set.StringVar(&v.LogLevel, "log-level", v.LogLevel, "debug, info, warn or error")
@@ -127,6 +128,7 @@ func (f *workerFlags) bind(set *pflag.FlagSet) {
 		"slots":          func(dst, src *worker.Config) { dst.Slots = src.Slots },
 		"realtime-slots": func(dst, src *worker.Config) { dst.RealtimeSlots = src.RealtimeSlots },
 		"executors":      func(dst, src *worker.Config) { dst.Executors = src.Executors },
+		"threads":        func(dst, src *worker.Config) { dst.Threads = src.Threads },
 		"grace":          func(dst, src *worker.Config) { dst.Grace = src.Grace },
 		"admin":          func(dst, src *worker.Config) { dst.AdminAddress = src.AdminAddress },
 		"log-level":      func(dst, src *worker.Config) { dst.LogLevel = src.LogLevel },

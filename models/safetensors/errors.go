@@ -12,12 +12,13 @@ type FormatError struct {
 	Message string
 }
 
-// Error names the tensor, the field and what is wrong.
+// Error names the tensor, shortened when its name is long, the field and what
+// is wrong.
 func (e *FormatError) Error() string {
 	if e.Tensor == "" {
 		return "safetensors " + e.Field + ": " + e.Message
 	}
-	return fmt.Sprintf("safetensors tensor %q: %s: %s", e.Tensor, e.Field, e.Message)
+	return fmt.Sprintf("safetensors tensor %.64q: %s: %s", e.Tensor, e.Field, e.Message)
 }
 
 func formatErrorf(tensor, field, format string, args ...any) error {

@@ -10,6 +10,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/cellmq/cellmq/models/internal/brief"
 )
 
 // Bounds of a file's header.
@@ -161,7 +163,7 @@ func (f *File) readMetadata(h header) error {
 			return err
 		}
 		if _, dup := f.Metadata[key]; dup {
-			return formatErrorf("", metadataKey, "key %q appears twice", key)
+			return formatErrorf("", metadataKey, "key %.64q appears twice", key)
 		}
 		if f.Metadata[key], err = h.string("", metadataKey); err != nil {
 			return err
@@ -273,7 +275,7 @@ func (t *Tensor) checkLength() error {
 func (h header) token(tensor, field string) (json.Token, error) {
 	tok, err := h.dec.Token()
 	if err != nil {
-		return nil, formatErrorf(tensor, field, "%v", err)
+		return nil, formatErrorf(tensor, field, "%v", brief.Error(err))
 	}
 	return tok, nil
 }

@@ -88,6 +88,8 @@ func TestWriteRefuses(t *testing.T) {
 		"dtype":     with(func(v *safetensors.Values) { v.DType = "I8" }),
 		"shape":     with(func(v *safetensors.Values) { v.Shape = []int{2} }),
 		"negative":  with(func(v *safetensors.Values) { v.Shape = []int{-1, -1} }),
+		"long name": with(func(v *safetensors.Values) { v.Name = strings.Repeat("n", 100_000) }),
+		"long type": with(func(v *safetensors.Values) { v.DType = safetensors.DType(strings.Repeat("F", 100_000)) }),
 		"dims":      with(func(v *safetensors.Values) { v.Shape = []int{1, 1, 1, 1, 1, 1, 1, 1, 1} }),
 		"duplicate": {ok, ok},
 	}
@@ -97,7 +99,10 @@ func TestWriteRefuses(t *testing.T) {
 			var buf bytes.Buffer
 			err := safetensors.Write(&buf, tensors, nil)
 			if _, ok := errors.AsType[*safetensors.FormatError](err); !ok {
-				t.Errorf("got %v, want a FormatError", err)
+				t.Fatalf("got %v, want a FormatError", err)
+			}
+			if len(err.Error()) > 800 {
+				t.Errorf("the message has %d bytes", len(err.Error()))
 			}
 			if buf.Len() != 0 {
 				t.Errorf("%d bytes were written", buf.Len())
@@ -122,6 +127,7 @@ func TestWriteReportsTheWriter(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	const good = `"dtype":"F32","shape":[1],"data_offsets":[0,4]`
+	long := strings.Repeat("k", 100_000)
 	tests := []struct {
 		name          string
 		file          []byte
@@ -168,6 +174,13 @@ func TestParseRefuses(t *testing.T) {
 		{"metadata value", file(`{"__metadata__":{"a":1}}`, 0), "", "__metadata__"},
 		{"metadata twice", file(`{"__metadata__":{},"__metadata__":{}}`, 0), "", "__metadata__"},
 		{"metadata key twice", file(`{"__metadata__":{"a":"","a":""}}`, 0), "", "__metadata__"},
+		{"long metadata key twice", file(`{"__metadata__":{"`+long+`":"","`+long+`":""}}`, 0), "", "__metadata__"},
+		{"control characters", file(`{"`+strings.Repeat(`\u0001`, 512)+`":1}`, 0), strings.Repeat("\x01", 512), "header"},
+		{"long unknown field", file(`{"a":{"`+long+`":1}}`, 0), "a", "header"},
+		{"long type", file(`{"a":{"dtype":"`+long+`"}}`, 0), "a", "dtype"},
+		{"long text", file(`{"a":"`+long+`"}`, 0), "a", "header"},
+		{"long number", file(`{"a":{"shape":[`+strings.Repeat("7", 100_000)+`]}}`, 0), "a", "shape"},
+		{"long number for a text", file(`{"a":{"dtype":`+strings.Repeat("7", 100_000)+`}}`, 0), "a", "dtype"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

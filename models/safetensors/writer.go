@@ -56,7 +56,7 @@ func Write(w io.Writer, tensors []Values, metadata map[string]string) error {
 	for _, t := range tensors {
 		buf = t.DType.encode(buf[:0], t.Data)
 		if _, err := w.Write(buf); err != nil {
-			return fmt.Errorf("write tensor %s: %w", t.Name, err)
+			return fmt.Errorf("write tensor %.64q: %w", t.Name, err)
 		}
 	}
 	return nil
@@ -68,7 +68,7 @@ func (t Values) check() error {
 		return formatErrorf(t.Name, "name", "1 to %d bytes and not %s wanted", MaxNameBytes, metadataKey)
 	}
 	if t.DType.Size() == 0 {
-		return formatErrorf(t.Name, "dtype", "%q is unknown", t.DType)
+		return formatErrorf(t.Name, "dtype", "%.32q is unknown", t.DType)
 	}
 	if len(t.Shape) > MaxDims {
 		return formatErrorf(t.Name, "shape", "%d dimensions, at most %d wanted", len(t.Shape), MaxDims)

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/cellmq/cellmq/models/decode"
+	"github.com/cellmq/cellmq/models/internal/tensors"
 )
 
 // Bounds of a configuration.
@@ -16,8 +19,11 @@ const (
 	MaxStateValues = 1 << 26
 )
 
-// DefaultSourceLength is the longest source of a model that does not say.
-const DefaultSourceLength = 256
+// The defaults of what a configuration leaves out.
+const (
+	DefaultSourceLength = 256
+	DefaultBeamWidth    = 8
+)
 
 // The names of cells and attentions.
 const (
@@ -50,12 +56,18 @@ type Config struct {
 	MaxSourceLength int `json:"max_source_length"`
 	// MaxTargetLength is the most output tokens of one segment.
 	MaxTargetLength int `json:"max_target_length"`
+	// MaxBeamWidth is the most hypotheses of a search. The state of a sequence
+	// has room for twice as many.
+	MaxBeamWidth int `json:"max_beam_width"`
 }
 
 // WithDefaults returns c with the defaults of what was left out.
 func (c Config) WithDefaults() Config {
 	if c.MaxSourceLength == 0 {
 		c.MaxSourceLength = DefaultSourceLength
+	}
+	if c.MaxBeamWidth == 0 {
+		c.MaxBeamWidth = DefaultBeamWidth
 	}
 	if c.Attention == "" {
 		c.Attention = NoAttention
@@ -93,6 +105,7 @@ func (c Config) Validate() error {
 	within("eos_token_id", int(c.EOSToken), 0, max(c.TargetVocab-1, 0))
 	within("max_source_length", c.MaxSourceLength, 1, MaxPositions)
 	within("max_target_length", c.MaxTargetLength, 1, MaxPositions)
+	within("max_beam_width", c.MaxBeamWidth, 1, decode.MaxBeamWidth)
 	return errors.Join(errs...)
 }
 
@@ -107,10 +120,10 @@ func (c Config) directions() int {
 // memoryWidth returns the size of the encoder's output at one position.
 func (c Config) memoryWidth() int { return c.directions() * c.EncoderHidden }
 
-// gates returns how many gates the recurrent cell has.
-func (c Config) gates() int {
+// kind returns the kind of the recurrent layers.
+func (c Config) kind() tensors.Kind {
 	if c.Cell == GRU {
-		return 3
+		return tensors.GRU
 	}
-	return 4
+	return tensors.LSTM
 }

@@ -20,17 +20,20 @@
 //
 // State lives in the sequence's slot: h and c of each layer and direction, a
 // layer's outputs by position where the next layer or attention reads them,
-// and the decoder's h and c. A chain starts from zeros by loading with a
-// negative index, so nothing is ever cleared.
+// and the decoder's h and c. The latter have entries for two times as many rows
+// as the widest search (see package decode); a request that does not search
+// uses the first. A chain starts from zeros by loading with a negative index,
+// so nothing is ever cleared.
 //
 // # Unfolding
 //
 // A [Graph] unfolds lazily: it keeps how far each chain has come and pushes
-// the next node of a chain when its inputs exist. It allocates when it is made
-// and never after.
+// the next node of a chain when its inputs exist. It allocates when it is made,
+// and after that only for what a request asks for: the candidates of its
+// tokens, the results of a search.
 //
 // A source may be several segments. Each is encoded and decoded on its own,
 // one after the other, by more nodes of the same cells; the outputs follow
 // each other, and the first token after a boundary carries
-// [cellrt.Token.Break].
+// [cellrt.Token.Break]. A search is one search for each segment.
 package seq2seq

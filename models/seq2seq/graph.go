@@ -1,9 +1,8 @@
 package seq2seq
 
 import (
-	"math"
-
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/decode"
 )
 
 // Graph is one request's graph. It implements [cellrt.Graph] and belongs to
@@ -11,18 +10,17 @@ import (
 type Graph struct {
 	model    *Model
 	segments [][]int32
-	bound    int // of all tokens
 
 	source []int32 // the current segment
 	next   int     // index of the segment after it
 	chains []chain // the encoder's, in the order of its cells
 	left   int     // chains that have not reached their end
 
-	tokens  int // of all segments
-	written int // of the current segment
-	cut     bool
-	broken  bool // a boundary lies before the next token
-	sum     float64
+	writer  *decode.Writer // nil with a search
+	written int            // of the current segment
+	cut     bool           // a segment reached its bound
+
+	beam *beam // nil without a search
 }
 
 // chain is how far one encoder cell has come in the current segment.
@@ -34,16 +32,47 @@ type chain struct {
 var _ cellrt.Graph = (*Graph)(nil)
 
 // Graph unfolds a source of one or more segments, none of them empty, of
-// tokens of the source vocabulary, together at most MaxSourceLength, into at
-// most maxTokens output tokens. The graph keeps the segments, which must not
-// change.
-func (m *Model) Graph(segments [][]int32, maxTokens int) *Graph {
-	return &Graph{model: m, segments: segments, bound: maxTokens, chains: make([]chain, m.encoders)}
+// tokens of the source vocabulary, together at most MaxSourceLength. The graph
+// keeps the segments, which must not change. The options' end token is the
+// model's, their beam no wider than MaxBeamWidth.
+func (m *Model) Graph(segments [][]int32, o decode.Options) *Graph {
+	o.EndToken = m.config.EOSToken
+	g := &Graph{model: m, segments: segments, chains: make([]chain, m.encoders)}
+	if o.BeamWidth > 1 {
+		g.beam = newBeam(m.config, o)
+	} else {
+		g.writer = decode.NewWriter(o, m.config.TargetVocab)
+	}
+	return g
 }
 
 // LogProb returns the sum of the log-probabilities of all tokens so far, end
-// tokens included.
-func (g *Graph) LogProb() float64 { return g.sum }
+// tokens included; with a search, of the best hypotheses of the segments so
+// far.
+func (g *Graph) LogProb() float64 {
+	if g.beam != nil {
+		return g.beam.sum
+	}
+	return g.writer.LogProb()
+}
+
+// Cut returns how many bytes at the end of the output's text belong to a stop
+// text.
+func (g *Graph) Cut() int {
+	if g.beam != nil {
+		return 0
+	}
+	return g.writer.Cut()
+}
+
+// Alternatives returns the best hypotheses of a search that has ended, as many
+// as were asked for.
+func (g *Graph) Alternatives() []decode.Hypothesis {
+	if g.beam == nil {
+		return nil
+	}
+	return g.beam.alternatives(len(g.segments))
+}
 
 // Start pushes the first nodes of the first segment.
 func (g *Graph) Start(f *cellrt.Frontier) { g.encode(f) }
@@ -53,10 +82,14 @@ func (g *Graph) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
 	switch i := n.Cell.Index(); {
 	case i < g.model.encoders:
 		g.advanceChain(i, f)
+	case n.Cell == g.model.bridge() && g.beam == nil:
+		g.decode(decode.Row{Token: g.model.config.BOSToken}, f)
 	case n.Cell == g.model.bridge():
-		g.decode(g.model.config.BOSToken, f)
+		g.decode(g.beam.begin(g.model.config), f)
+	case g.beam == nil:
+		g.advanceWriter(out, f)
 	default:
-		g.advanceDecoder(out, f)
+		g.advanceBeam(n.Args[argTo], out, f)
 	}
 }
 
@@ -119,49 +152,45 @@ func (g *Graph) push(i int, f *cellrt.Frontier) {
 	f.Push(node)
 }
 
-// decode pushes the decoder's node that follows the given token.
-func (g *Graph) decode(token int32, f *cellrt.Frontier) {
+// decode pushes the decoder's node of a row.
+func (g *Graph) decode(r decode.Row, f *cellrt.Frontier) {
 	node := cellrt.Node{Cell: g.model.decoder()}
-	node.Args[argInput] = token
+	node.Args[argInput] = r.Token
 	node.Args[argLength] = int32(len(g.source))
+	node.Args[argFrom], node.Args[argTo] = r.From, r.To
 	f.Push(node)
 }
 
-// advanceDecoder takes the token that a decoder node chose.
-func (g *Graph) advanceDecoder(out cellrt.Output, f *cellrt.Frontier) {
-	if math.IsNaN(float64(out.LogProb)) {
-		f.Fail(cellrt.ErrNumerical)
+// advanceWriter takes a decoder node's output without a search. The state
+// stays in entry 0.
+func (g *Graph) advanceWriter(out cellrt.Output, f *cellrt.Frontier) {
+	token, next := g.writer.Take(out, f)
+	switch next {
+	case decode.Done:
 		return
-	}
-	g.sum += float64(out.LogProb)
-	if out.Token == g.model.config.EOSToken {
+	case decode.End:
 		g.endSegment(f)
 		return
+	case decode.Continue:
 	}
-	f.Emit(cellrt.Token{ID: out.Token, LogProb: out.LogProb, Break: g.broken})
-	g.broken = false
-	g.tokens++
 	g.written++
-	switch {
-	case g.tokens == g.bound:
-		f.Finish(cellrt.Length)
-	case g.written == g.model.config.MaxTargetLength:
+	if g.written == g.model.config.MaxTargetLength {
 		g.cut = true
 		g.endSegment(f)
-	default:
-		g.decode(out.Token, f)
+		return
 	}
+	g.decode(decode.Row{Token: token}, f)
 }
 
 // endSegment goes on with the next segment or ends the graph.
 func (g *Graph) endSegment(f *cellrt.Frontier) {
 	switch {
 	case g.next < len(g.segments):
-		g.broken = true
+		g.writer.Break()
 		g.encode(f)
 	case g.cut:
-		f.Finish(cellrt.Length)
+		g.writer.Finish(cellrt.Length, f)
 	default:
-		f.Finish(cellrt.Stopped)
+		g.writer.Finish(cellrt.Stopped, f)
 	}
 }

@@ -1,10 +1,11 @@
 package seq2seq
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/decode"
+	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/safetensors"
 )
 
@@ -60,7 +61,7 @@ type builder struct {
 	w      *weights
 	layout *cellrt.Layout
 	cells  []*cellrt.Cell
-	errs   []error
+	errs   brief.List
 
 	encoder [][]state // by layer, then direction
 	decoder []state
@@ -84,7 +85,7 @@ func newBuilder(c Config, w *weights) *builder {
 	for i := range c.NumLayers {
 		var directions []state
 		for _, n := range names {
-			directions = append(directions, b.addState(fmt.Sprintf("encoder.%d.%s", i, n), c.EncoderHidden))
+			directions = append(directions, b.addState(fmt.Sprintf("encoder.%d.%s", i, n), 1, c.EncoderHidden))
 		}
 		b.encoder = append(b.encoder, directions)
 		last := i == c.NumLayers-1
@@ -95,15 +96,15 @@ func newBuilder(c Config, w *weights) *builder {
 		b.outputs = append(b.outputs, o)
 	}
 	for i := range c.NumLayers {
-		b.decoder = append(b.decoder, b.addState(fmt.Sprintf("decoder.%d", i), c.DecoderHidden))
+		b.decoder = append(b.decoder, b.addState(fmt.Sprintf("decoder.%d", i), decode.Entries(c.MaxBeamWidth), c.DecoderHidden))
 	}
 	return b
 }
 
-func (b *builder) addState(name string, hidden int) state {
-	s := state{h: b.layout.Add(name+".h", 1, hidden)}
+func (b *builder) addState(name string, entries, hidden int) state {
+	s := state{h: b.layout.Add(name+".h", entries, hidden)}
 	if b.config.Cell == LSTM {
-		s.c = b.layout.Add(name+".c", 1, hidden)
+		s.c = b.layout.Add(name+".c", entries, hidden)
 	}
 	return s
 }
@@ -120,13 +121,16 @@ func (b *builder) build() error {
 	}
 	b.buildBridge()
 	b.buildDecoder()
-	return errors.Join(b.errs...)
+	return b.errs.Err()
 }
 
-func (b *builder) finish(cb *cellrt.CellBuilder) {
+// finish adds a cell to the program, with its look-ahead.
+func (b *builder) finish(cb *cellrt.CellBuilder, ahead int) {
 	cell, err := cb.Build()
 	if err != nil {
-		b.errs = append(b.errs, err)
+		b.errs.Add(err)
+	} else {
+		cell.LookAhead = ahead
 	}
 	b.cells = append(b.cells, cell)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models/decode"
 	"github.com/cellmq/cellmq/models/internal/oracle"
 	"github.com/cellmq/cellmq/models/seq2seq"
 )
@@ -20,7 +21,7 @@ func small() seq2seq.Config {
 	return seq2seq.Config{
 		Cell: seq2seq.LSTM, NumLayers: 1, Attention: seq2seq.NoAttention,
 		EmbeddingSize: 5, EncoderHidden: 7, DecoderHidden: 9, SourceVocab: 11, TargetVocab: 6,
-		BOSToken: 1, EOSToken: 2, MaxSourceLength: 13, MaxTargetLength: 9,
+		BOSToken: 1, EOSToken: 2, MaxSourceLength: 13, MaxTargetLength: 9, MaxBeamWidth: 5,
 	}
 }
 
@@ -67,6 +68,13 @@ func ids(tokens []cellrt.Token) []int32 {
 	return out
 }
 
+// atMost are the options of a greedy output.
+func atMost(tokens int) decode.Options { return decode.Options{MaxTokens: tokens} }
+
+func sameToken(a, b cellrt.Token) bool {
+	return a.ID == b.ID && a.LogProb == b.LogProb && a.Break == b.Break && slices.Equal(a.Top, b.Top)
+}
+
 // TestMatchesReference runs every kind of model through its cells, ready nodes
 // in random order, and compares with the equations.
 func TestMatchesReference(t *testing.T) {
@@ -81,7 +89,7 @@ func TestMatchesReference(t *testing.T) {
 			for i := range 25 {
 				source := randomSource(rng, c, 1+i%c.MaxSourceLength)
 				want, wantLogProb, cut := reference{c, ts}.decode(source)
-				g := m.Graph([][]int32{source}, c.MaxTargetLength)
+				g := m.Graph([][]int32{source}, atMost(c.MaxTargetLength))
 				got, err := o.Run(g)
 				if err != nil {
 					t.Fatal(err)
@@ -105,7 +113,7 @@ func TestUnfoldsEachNodeOnce(t *testing.T) {
 			t.Parallel()
 			m, _ := setup(t, c)
 			source := []int32{3, 1, 4, 1, 5}
-			got, err := oracle.New(m.Program()).Run(m.Graph([][]int32{source}, c.MaxTargetLength))
+			got, err := oracle.New(m.Program()).Run(m.Graph([][]int32{source}, atMost(c.MaxTargetLength)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +144,7 @@ func TestDirectionsAreReadyTogether(t *testing.T) {
 	c.Bidirectional = true
 	m, _ := setup(t, c)
 	var f cellrt.Frontier
-	m.Graph([][]int32{{3, 4, 5}}, 9).Start(&f)
+	m.Graph([][]int32{{3, 4, 5}}, atMost(9)).Start(&f)
 	var got []string
 	for _, n := range f.Nodes() {
 		got = append(got, fmt.Sprint(n.Cell.Name, n.Args))
@@ -154,7 +162,7 @@ func TestLayersOverlap(t *testing.T) {
 	c := small()
 	c.Bidirectional, c.NumLayers = true, 2
 	m, _ := setup(t, c)
-	g := m.Graph([][]int32{{1, 2, 3, 4}}, 9)
+	g := m.Graph([][]int32{{1, 2, 3, 4}}, atMost(9))
 	var f cellrt.Frontier
 	g.Start(&f)
 	forward, backward := f.Nodes()[0], f.Nodes()[1]
@@ -191,7 +199,7 @@ func TestSegments(t *testing.T) {
 				for s := range 1 + rng.IntN(4) {
 					segments = append(segments, randomSource(rng, c, 1+rng.IntN(3)))
 					boundary = boundary || s > 0
-					g := m.Graph(segments[s:], c.MaxTargetLength)
+					g := m.Graph(segments[s:], atMost(c.MaxTargetLength))
 					r, err := alone.Run(g)
 					if err != nil {
 						t.Fatal(err)
@@ -206,12 +214,12 @@ func TestSegments(t *testing.T) {
 						want = append(want, tok)
 					}
 				}
-				g := m.Graph(segments, len(segments)*c.MaxTargetLength)
+				g := m.Graph(segments, atMost(len(segments)*c.MaxTargetLength))
 				got, err := together.Run(g)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !slices.Equal(got.Tokens, want) || got.Reason != reason {
+				if !slices.EqualFunc(got.Tokens, want, sameToken) || got.Reason != reason {
 					t.Fatalf("segments %v: got %v %v, want %v %v", segments, got.Tokens, got.Reason, want, reason)
 				}
 				if math.Abs(g.LogProb()-sum) > 1e-9 {
@@ -232,7 +240,7 @@ func script(t *testing.T, c seq2seq.Config, segments, bound int, tokens ...int32
 	for i := range source {
 		source[i] = []int32{3}
 	}
-	g := m.Graph(source, bound)
+	g := m.Graph(source, atMost(bound))
 	var f cellrt.Frontier
 	var got []cellrt.Token
 	g.Start(&f)
@@ -307,6 +315,38 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestSearchIgnoresTheOrder searches with the rows of a step in any order and
+// compares with oldest first.
+func TestSearchIgnoresTheOrder(t *testing.T) {
+	t.Parallel()
+	for name, c := range shapes() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, _ := setup(t, c)
+			rng := rand.New(rand.NewPCG(6, 2))
+			ordered, shuffled := oracle.New(m.Program()), oracle.New(m.Program())
+			shuffled.Order = rng.IntN
+			for range 6 {
+				source := [][]int32{randomSource(rng, c, 1+rng.IntN(5)), randomSource(rng, c, 1+rng.IntN(5))}
+				source = source[rng.IntN(2):]
+				o := decode.Options{MaxTokens: 9 * len(source), BeamWidth: 2 + rng.IntN(4), NBest: 1}
+				first, second := m.Graph(source, o), m.Graph(source, o)
+				want, err := ordered.Run(first)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := shuffled.Run(second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.EqualFunc(got.Tokens, want.Tokens, sameToken) || got.Reason != want.Reason || first.LogProb() != second.LogProb() {
+					t.Fatalf("got %v %v %v, want %v %v %v", got.Tokens, got.Reason, second.LogProb(), want.Tokens, want.Reason, first.LogProb())
+				}
+			}
+		})
+	}
+}
+
 func TestAdvanceAllocatesNothing(t *testing.T) {
 	c := small()
 	c.Bidirectional, c.NumLayers, c.Attention = true, 2, seq2seq.LuongGeneral
@@ -327,10 +367,10 @@ func TestAdvanceAllocatesNothing(t *testing.T) {
 			g.Advance(queue[i], cellrt.Output{Token: 3}, &f)
 		}
 	}
-	run(m.Graph(source, 18)) // grow the frontier
+	run(m.Graph(source, atMost(18))) // grow the frontier
 	graphs := make([]*seq2seq.Graph, 101)
 	for i := range graphs {
-		graphs[i] = m.Graph(source, 18)
+		graphs[i] = m.Graph(source, atMost(18))
 	}
 	i := 0
 	if n := testing.AllocsPerRun(100, func() { run(graphs[i]); i++ }); n != 0 {
@@ -353,6 +393,7 @@ func TestValidate(t *testing.T) {
 		"bos_token_id":        func(c *seq2seq.Config) { c.BOSToken = -1 },
 		"eos_token_id":        func(c *seq2seq.Config) { c.EOSToken = 6 },
 		"max_source_length":   func(c *seq2seq.Config) { c.MaxSourceLength = 1<<14 + 1 },
+		"max_beam_width":      func(c *seq2seq.Config) { c.MaxBeamWidth = 65 },
 		"max_target_length":   func(c *seq2seq.Config) { c.MaxTargetLength = 0 },
 	}
 	if err := small().Validate(); err != nil {
@@ -414,7 +455,7 @@ func TestNewBoundsTheState(t *testing.T) {
 	c.Bidirectional, c.Attention = true, seq2seq.LuongGeneral
 	c.NumLayers, c.EncoderHidden, c.MaxSourceLength = seq2seq.MaxLayers, 128, seq2seq.MaxPositions
 	_, err := seq2seq.New("test", c, randomTensors(c, 1).file(t))
-	if err == nil || !strings.HasPrefix(err.Error(), "max_source_length: a sequence's state has 67117344 values, at most 67108864 wanted") {
+	if err == nil || !strings.HasPrefix(err.Error(), "max_source_length: a sequence's state has 67119936 values, at most 67108864 wanted") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -5,20 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/cellmq/cellmq/models/internal/brief"
 )
 
 // Config describes a tokenizer in a model's configuration: an object, or just
 // the kind's name.
 type Config struct {
-	// Type is the kind: "characters", "words" or "ids".
+	// Type is the kind: "bytes", "characters", "words", "ids" or "tree".
 	Type string `json:"type"`
 	// Vocab names the vocabulary file: a JSON array with the text of each token,
-	// in the order of their ids. "ids" has none.
+	// in the order of their ids. "bytes" and "ids" have none.
 	Vocab string `json:"vocab"`
 	// Lowercase maps characters to lower case before they are looked up.
 	Lowercase bool `json:"lowercase"`
 	// Separator stands between two words; a single space when absent.
-	// "characters" has nothing between its tokens when it is absent.
+	// "bytes" and "characters" have nothing between their tokens when it is
+	// absent.
 	Separator *string `json:"separator"`
 	// SegmentSeparator stands between the outputs of two segments of an input;
 	// the separator when absent.
@@ -27,9 +30,11 @@ type Config struct {
 
 // The kinds.
 const (
+	Bytes      = "bytes"
 	Characters = "characters"
 	Words      = "words"
 	IDs        = "ids"
+	Tree       = "tree"
 )
 
 // maxSeparatorBytes bounds both separators.
@@ -46,11 +51,11 @@ func (c *Config) UnmarshalJSON(b []byte) error {
 }
 
 // New returns the tokenizer that c describes, for a vocabulary of size tokens.
-// The vocabulary is the content of the file that c.Vocab names; "ids" takes
-// none.
+// The vocabulary is the content of the file that c.Vocab names; "bytes" and
+// "ids" take none.
 func New(c Config, vocabulary []byte, size int) (Tokenizer, error) {
 	s := separators{between: " "}
-	if c.Type == Characters {
+	if c.Type == Bytes || c.Type == Characters {
 		s.between = ""
 	}
 	if c.Separator != nil {
@@ -64,6 +69,8 @@ func New(c Config, vocabulary []byte, size int) (Tokenizer, error) {
 		return nil, fmt.Errorf("separators have %d and %d bytes, at most %d wanted", len(s.between), len(s.segments), maxSeparatorBytes)
 	}
 	switch c.Type {
+	case Bytes:
+		return newBytes(s, size)
 	case Characters:
 		return newCharacters(s, vocabulary, size, c.Lowercase)
 	case Words:
@@ -73,8 +80,10 @@ func New(c Config, vocabulary []byte, size int) (Tokenizer, error) {
 		return newWords(s, vocabulary, size)
 	case IDs:
 		return ids{separators: separators{between: " ", segments: s.segments}, size: size}, nil
+	case Tree:
+		return newTree(s, vocabulary, size)
 	default:
-		return nil, fmt.Errorf("type %.32q, one of characters, words and ids wanted", c.Type)
+		return nil, fmt.Errorf("type %.32q, one of bytes, characters, words, ids and tree wanted", c.Type)
 	}
 }
 
@@ -82,7 +91,7 @@ func New(c Config, vocabulary []byte, size int) (Tokenizer, error) {
 func readVocabulary(b []byte, size int) ([]string, error) {
 	var tokens []string
 	if err := json.Unmarshal(b, &tokens); err != nil {
-		return nil, fmt.Errorf("vocabulary: %w", err)
+		return nil, fmt.Errorf("vocabulary: %w", brief.Error(err))
 	}
 	if len(tokens) != size || size > maxVocabTokens {
 		return nil, fmt.Errorf("vocabulary has %d tokens, the model %d, at most %d wanted", len(tokens), size, maxVocabTokens)

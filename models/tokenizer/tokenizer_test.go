@@ -37,6 +37,7 @@ func kinds(tb testing.TB) map[string]tokenizer.Tokenizer {
 		"lower": setup(tb, `{"type":"characters","vocab":"v","lowercase":true}`, letters, 7),
 		"words": setup(tb, `{"type":"words","vocab":"v","segment_separator":" | "}`, sounds, 6),
 		"ids":   setup(tb, `"ids"`, "", 23),
+		"bytes": setup(tb, `"bytes"`, "", 257),
 	}
 }
 
@@ -52,6 +53,8 @@ func TestEncode(t *testing.T) {
 		{"words", "", []int32{}},
 		{"words", "AA NG B", []int32{3, 5, 4}},
 		{"ids", "", []int32{}},
+		{"bytes", "", []int32{}},
+		{"bytes", "a é", []int32{'a', ' ', 0xc3, 0xa9}},
 		{"ids", " 0 22\n7 ", []int32{0, 22, 7}},
 	}
 	toks := kinds(t)
@@ -87,6 +90,7 @@ func TestEncodeRefuses(t *testing.T) {
 		{"words", "AA  B", 1, "", "is not in the vocabulary"},
 		{"words", "AA \xff", 1, "\xff", "is not valid UTF-8"},
 		{"words", strings.Repeat("x", 1000), 0, strings.Repeat("x", 32), "is not in the vocabulary"},
+		{"bytes", "é\xffa", 1, "\xff", "is not valid UTF-8"},
 		{"ids", "1 two", 1, "two", "is not a token id"},
 		{"ids", "-1", 0, "-1", "is not a token id"},
 		{"ids", "4294967296", 0, "4294967296", "is not a token id"},
@@ -125,6 +129,7 @@ func TestNewRefuses(t *testing.T) {
 		{"other size", tokenizer.Config{Type: "characters"}, `["a"]`, 2},
 		{"repeated token", tokenizer.Config{Type: "words"}, `["a","a"]`, 2},
 		{"empty token", tokenizer.Config{Type: "words"}, `["a",""]`, 2},
+		{"fewer tokens than bytes", tokenizer.Config{Type: "bytes"}, "", 255},
 		{"words without separator", tokenizer.Config{Type: "words", Separator: &empty}, `["a"]`, 1},
 		{"long separator", tokenizer.Config{Type: "words", Separator: &long}, `["a"]`, 1},
 		{"long segment separator", tokenizer.Config{Type: "ids", SegmentSeparator: &long}, "", 1},
@@ -169,10 +174,10 @@ func TestText(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := string(tokenizer.NewText(toks[tt.kind]).Append(nil, tt.tokens...)); got != tt.want {
+			if got := string(tokenizer.NewText(toks[tt.kind], nil).Append(nil, tt.tokens...)); got != tt.want {
 				t.Errorf("at once: got %q, want %q", got, tt.want)
 			}
-			text := tokenizer.NewText(toks[tt.kind])
+			text := tokenizer.NewText(toks[tt.kind], nil)
 			var whole []byte
 			for _, tok := range tt.tokens {
 				delta := text.Append(nil, tok)
@@ -189,7 +194,7 @@ func TestText(t *testing.T) {
 }
 
 func TestTextAllocatesNothing(t *testing.T) {
-	text := tokenizer.NewText(kinds(t)["words"])
+	text := tokenizer.NewText(kinds(t)["words"], nil)
 	tokens := []cellrt.Token{{ID: 3}, {ID: 4, Break: true}}
 	buf := make([]byte, 0, 64)
 	if n := testing.AllocsPerRun(100, func() { buf = text.Append(buf[:0], tokens...) }); n != 0 {
@@ -218,7 +223,7 @@ func FuzzRoundTrip(f *testing.F) {
 			for _, id := range ids {
 				tokens = append(tokens, cellrt.Token{ID: id})
 			}
-			text := string(tokenizer.NewText(tok).Append(nil, tokens...))
+			text := string(tokenizer.NewText(tok, nil).Append(nil, tokens...))
 			again, err := tok.Encode(text)
 			if err != nil || !slices.Equal(again, ids) {
 				t.Fatalf("%s: %q gives %v, its text %q gives %v, %v", kind, s, ids, text, again, err)

@@ -3,6 +3,6 @@
 // licence, and how good they are.
 //
 // Weights are stored in the smallest type that costs no accuracy on the
-// model's test words. The command in internal/convert measures that and writes
+// model's test inputs. The command in internal/convert measures that and writes
 // the stored files from float32 ones; its documentation says how to run it.
 package zoo

@@ -9,12 +9,12 @@ import (
 	"github.com/cellmq/cellmq/models"
 )
 
-//go:embed g2p-en
+//go:embed g2p-en kjv-lm langid listops
 var files embed.FS
 
 // Names returns the names of the embedded models, sorted. The slice is the
 // caller's.
-func Names() []string { return []string{"g2p-en"} }
+func Names() []string { return []string{"g2p-en", "kjv-lm", "langid", "listops"} }
 
 // FS returns the directory of an embedded model. It fails when there is none
 // of that name.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cellmq/cellmq/cellrt"
@@ -14,9 +15,12 @@ import (
 	"github.com/cellmq/cellmq/models/zoo"
 )
 
+// slots is how many requests of a model run at once.
+const slots = 32
+
 func serve(t *testing.T, m *models.Model) *runner.Runner {
 	t.Helper()
-	r, err := runner.New(m.Program(), 4, cellrt.Config{})
+	r, err := runner.New(m.Program(), slots, cellrt.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,17 +52,17 @@ func TestModels(t *testing.T) {
 			if m.Name() != name {
 				t.Errorf("model %s is named %s", name, m.Name())
 			}
-			ran := 0
+			var ran atomic.Int64
 			run := serve(t, m).Run
-			err = m.VerifyGolden(t.Context(), func(ctx context.Context, r *models.Request) (models.Output, error) {
-				ran++
+			err = m.VerifyGolden(t.Context(), slots, func(ctx context.Context, r *models.Request) (models.Output, error) {
+				ran.Add(1)
 				return run(ctx, r)
 			})
 			if err != nil {
 				t.Error(err)
 			}
-			if ran < 32 {
-				t.Errorf("%d golden inputs, want at least 32", ran)
+			if n := ran.Load(); n < 32 {
+				t.Errorf("%d golden requests, want at least 32", n)
 			}
 			dir, err := zoo.FS(name)
 			if err != nil {
@@ -72,24 +76,45 @@ func TestModels(t *testing.T) {
 	}
 }
 
-func TestG2PIsStoredInHalves(t *testing.T) {
+func TestStoredInHalves(t *testing.T) {
 	t.Parallel()
-	dir, err := zoo.FS("g2p-en")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := fs.ReadFile(dir, "model.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := safetensors.Parse(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tensor := range f.Tensors() {
-		if tensor.DType != safetensors.F16 {
-			t.Errorf("%s is stored as %s", tensor.Name, tensor.DType)
+	for _, name := range []string{"g2p-en", "kjv-lm", "langid", "listops"} {
+		dir, err := zoo.FS(name)
+		if err != nil {
+			t.Fatal(err)
 		}
+		b, err := fs.ReadFile(dir, "model.safetensors")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := safetensors.Parse(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tensor := range f.Tensors() {
+			if tensor.DType != safetensors.F16 {
+				t.Errorf("%s: %s is stored as %s", name, tensor.Name, tensor.DType)
+			}
+		}
+	}
+}
+
+func TestKJVGoesOn(t *testing.T) {
+	t.Parallel()
+	m, err := zoo.Load("kjv-lm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := m.Unfold(models.Input{Text: "In the beginning "}, models.Params{Stop: []string{"\n"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := serve(t, m).Run(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := req.Text(out.Tokens, req.Outcome().Cut); !strings.HasPrefix(got, "of the ") || strings.Contains(got, "\n") {
+		t.Errorf("got %q %v", got, out.Reason)
 	}
 }
 

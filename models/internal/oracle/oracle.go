@@ -98,8 +98,20 @@ func (o *Oracle) node(n cellrt.Node) cellrt.Output {
 			o.values[op.OutH] = o.gru(op)
 		case cellrt.Attend:
 			o.values[op.Out] = o.attend(op, arg(op.Length))
+		case cellrt.Add:
+			o.values[op.Out] = add(o.values[op.A], o.values[op.B])
+		case cellrt.Mean:
+			o.values[op.Out] = divide(o.values[op.Sum], arg(op.Count))
+		case cellrt.TreeLeaf:
+			o.values[op.OutH], o.values[op.OutC] = o.treeLeaf(op)
+		case cellrt.TreeNode:
+			o.values[op.OutH], o.values[op.OutC] = o.treeNode(op)
+		case cellrt.Expose:
+			out.Values = singles(o.values[op.In])
 		case cellrt.Greedy:
-			out = greedy(o.values[op.Logits])
+			chosen := greedy(o.values[op.Logits])
+			chosen.Values = out.Values
+			out = chosen
 		default:
 			panic(fmt.Sprintf("oracle: unknown operation %T", op))
 		}
@@ -195,7 +207,8 @@ func greedy(logits []float64) cellrt.Output {
 			best = i
 		}
 	}
-	return cellrt.Output{Token: int32(best), LogProb: float32(logits[best] - logSumExp(logits))}
+	sum := logSumExp(logits)
+	return cellrt.Output{Token: int32(best), LogProb: float32(logits[best] - sum)}
 }
 
 func row(m *cellrt.Matrix, i int) []float64 {

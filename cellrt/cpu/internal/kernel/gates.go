@@ -28,3 +28,32 @@ func GRU(rz, nx, nh, h, hOut []float32) {
 		hOut[j] = float32((1-update)*candidate) + float32(update*h[j])
 	}
 }
+
+// TreeLeaf turns the pre-activations of a leaf, [i o u] of hidden values each,
+// into its hidden state h and cell state c.
+func TreeLeaf(gates, h, c []float32) {
+	n := len(h)
+	gi, out, gu := gates[:n], gates[n:2*n], gates[2*n:3*n]
+	c = c[:n]
+	for j := range h {
+		next := Sigmoid(gi[j]) * Tanh(gu[j])
+		c[j] = next
+		h[j] = Sigmoid(out[j]) * Tanh(next)
+	}
+}
+
+// TreeNode turns the pre-activations of an inner node, [i o u left-f right-f]
+// of hidden values each, and the cell states of its children into its hidden
+// state h and cell state c.
+func TreeNode(gates, left, right, h, c []float32) {
+	n := len(h)
+	gi, out, gu := gates[:n], gates[n:2*n], gates[2*n:3*n]
+	fl, fr := gates[3*n:4*n], gates[4*n:5*n]
+	left, right, c = left[:n], right[:n], c[:n]
+	for j := range h {
+		next := float32(Sigmoid(gi[j])*Tanh(gu[j])) + float32(Sigmoid(fl[j])*left[j])
+		next += float32(Sigmoid(fr[j]) * right[j])
+		c[j] = next
+		h[j] = Sigmoid(out[j]) * Tanh(next)
+	}
+}

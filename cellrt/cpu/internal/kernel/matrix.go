@@ -34,6 +34,9 @@ func Pack(rows int, parts [][]float32, cols []int) *Matrix {
 	return m
 }
 
+// Panels returns the number of panels.
+func (m *Matrix) Panels() int { return Padded(m.N) / PanelWidth }
+
 // Bytes returns the size of the packed weights.
 func (m *Matrix) Bytes() int64 { return int64(len(m.panels)) * 4 }
 

@@ -23,7 +23,13 @@ const (
 // The stride of y is at least Padded(m.N), and what lies beyond m.N in a row
 // may be overwritten.
 func Accumulate(m *Matrix, y, x Rows, rows, from, width int) {
-	for p := 0; p*PanelWidth < m.N; p++ {
+	AccumulatePanels(m, y, x, rows, from, width, 0, m.Panels())
+}
+
+// AccumulatePanels does the part of [Accumulate] for the outputs of panels
+// first to last-1. Parts with different panels can run at the same time.
+func AccumulatePanels(m *Matrix, y, x Rows, rows, from, width, first, last int) {
+	for p := first; p < last; p++ {
 		w := m.panel(p)[from*PanelWidth : (from+width)*PanelWidth]
 		columns := min(PanelWidth, m.N-p*PanelWidth)
 		for half := 0; half < columns; half += halfPanel {

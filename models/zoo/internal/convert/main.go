@@ -2,15 +2,29 @@
 //
 //	go run ./models/zoo/internal/convert -from DIR -words FILE
 //	go run ./models/zoo/internal/convert -from DIR -words FILE -storage BF16 -to DIR
+//	go run ./models/zoo/internal/convert -from DIR -labels FILE ...
+//	go run ./models/zoo/internal/convert -from DIR -texts FILE -held-out FILE ...
 //
-// DIR of -from is a model directory with float32 weights, FILE has a test word
-// a line: {"input", "output", "logprob", "finish_reason", "references"}, where
-// output and logprob are the trainer's greedy result. The first form rounds
-// the weights to each storage type and prints how the model does: words whose
-// greedy output is among the references, and words whose output is the
-// trainer's. The second also writes DIR of -to: model.safetensors in the given
-// type, and golden.jsonl with the trainer's results for words on which the
-// stored weights give the same tokens, spread over the whole file.
+// DIR of -from is a model directory with float32 weights, FILE has the test
+// inputs, one JSON object a line, with the trainer's outputs. The first form
+// rounds the weights to each storage type and prints how the model does. The
+// second also writes DIR of -to: model.safetensors in the given type, and
+// golden.jsonl with the trainer's outputs for inputs on which the stored
+// weights give the same, spread over the whole file.
+//
+// A file of -words is for sequence-to-sequence models; a line has "input",
+// "output", "logprob", "finish_reason" and "references", where output and
+// logprob are the trainer's greedy result. A word is right when its output is
+// among the references.
+//
+// A file of -labels is for classifiers and trees; a line has "input", "label",
+// the truth, and "output", the trainer's label, and perhaps "logits" or, by
+// layer, the labels "by_layer".
+//
+// A file of -texts is for language models over bytes; a line has "input",
+// "sum_logprob", the log-probability of the input's second and later bytes, and
+// "greedy", its continuation. The file of -held-out is plain text that is read
+// as one sequence.
 package main
 
 import (
@@ -21,11 +35,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -39,7 +50,7 @@ const (
 	weightsFile = "model.safetensors"
 	goldenFile  = "golden.jsonl"
 	slots       = 64
-	goldenWords = 32
+	goldenLines = 32
 )
 
 func main() {
@@ -49,31 +60,46 @@ func main() {
 	}
 }
 
+// measure runs test inputs and says how the model does.
+type measure func(ctx context.Context, m *models.Model) (evaluation, error)
+
+// evaluation is how a model does in one storage type.
+type evaluation struct {
+	summary string
+	// golden are lines of golden.jsonl, where the outputs are the trainer's.
+	golden []any
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("convert", flag.ContinueOnError)
 	from := flags.String("from", "", "model directory with float32 weights")
 	to := flags.String("to", "", "directory to write to; empty writes nothing")
 	storage := flags.String("storage", "", "storage type to write: F32, F16 or BF16")
 	wordFile := flags.String("words", "", "test words, one JSON object a line")
+	labelFile := flags.String("labels", "", "labelled test inputs, one JSON object a line")
+	textFile := flags.String("texts", "", "test texts, one JSON object a line")
+	heldOut := flags.String("held-out", "", "held-out text, with -texts")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	words, err := readWords(*wordFile)
+	test, err := readTest(*wordFile, *labelFile, *textFile, *heldOut)
 	if err != nil {
 		return err
 	}
 	for _, d := range []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16} {
-		s, err := evaluate(ctx, *from, d, words)
-		if err != nil {
-			return fmt.Errorf("evaluate %s: %w", d, err)
-		}
-		_, err = fmt.Fprintf(stdout, "%-4s  %d bytes  %d of %d words wrong (%.2f %%)  output differs from the trainer's: %d  largest difference of a logprob: %.2g\n",
-			d, len(s.file), s.wrong, len(words), 100*float64(s.wrong)/float64(len(words)), s.different, s.off)
+		file, err := round(filepath.Join(*from, weightsFile), d)
 		if err != nil {
 			return err
 		}
+		e, err := evaluate(ctx, *from, file, test)
+		if err != nil {
+			return fmt.Errorf("evaluate %s: %w", d, err)
+		}
+		if _, err := fmt.Fprintf(stdout, "%-4s  %d bytes  %s\n", d, len(file), e.summary); err != nil {
+			return err
+		}
 		if *to != "" && string(d) == *storage {
-			if err := write(*to, s, words); err != nil {
+			if err := write(*to, file, e.golden); err != nil {
 				return fmt.Errorf("write %s: %w", d, err)
 			}
 		}
@@ -81,83 +107,66 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return nil
 }
 
-// word is a test word with the trainer's result.
-type word struct {
-	Input        string     `json:"input"`
-	Output       []string   `json:"output"`
-	LogProb      float64    `json:"logprob"`
-	FinishReason string     `json:"finish_reason"`
-	References   [][]string `json:"references"`
+// readTest reads the test inputs of the one kind that was given.
+func readTest(words, labels, texts, heldOut string) (measure, error) {
+	switch {
+	case words != "" && labels == "" && texts == "":
+		lines, err := readLines[word](words)
+		return func(ctx context.Context, m *models.Model) (evaluation, error) { return testWords(ctx, m, lines) }, err
+	case words == "" && labels != "" && texts == "":
+		lines, err := readLines[labelled](labels)
+		return func(ctx context.Context, m *models.Model) (evaluation, error) { return testLabels(ctx, m, lines) }, err
+	case words == "" && labels == "" && texts != "":
+		whole, err := os.ReadFile(heldOut)
+		if err != nil {
+			return nil, err
+		}
+		lines, err := readLines[text](texts)
+		return func(ctx context.Context, m *models.Model) (evaluation, error) {
+			return testTexts(ctx, m, lines, string(whole))
+		}, err
+	default:
+		return nil, errors.New("one of -words, -labels and -texts wanted")
+	}
 }
 
-func readWords(name string) ([]word, error) {
+// readLines decodes a file of JSON objects.
+func readLines[T any](name string) ([]T, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	var words []word
+	var lines []T
 	d := json.NewDecoder(bytes.NewReader(b))
 	for {
-		var w word
-		if err := d.Decode(&w); errors.Is(err, io.EOF) {
-			return words, nil
+		var line T
+		if err := d.Decode(&line); errors.Is(err, io.EOF) {
+			return lines, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("%s: word %d: %w", name, len(words)+1, err)
+			return nil, fmt.Errorf("%s: line %d: %w", name, len(lines)+1, err)
 		}
-		words = append(words, w)
+		lines = append(lines, line)
 	}
 }
 
-// stored is a model in one storage type and how it does.
-type stored struct {
-	file             []byte
-	results          []result
-	wrong, different int
-	off              float64 // largest difference of a logprob where the tokens are the same
-}
-
-type result struct {
-	text    []string
-	tokens  []int32
-	logProb float64
-}
-
-// evaluate rounds the weights of a model directory and runs all words.
-func evaluate(ctx context.Context, from string, d safetensors.DType, words []word) (*stored, error) {
+// evaluate measures a model directory with other weights.
+func evaluate(ctx context.Context, from string, weights []byte, test measure) (evaluation, error) {
 	dir, err := os.MkdirTemp("", "convert")
 	if err != nil {
-		return nil, err
+		return evaluation{}, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a left-over temporary directory is no failure of the conversion
 	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-		return nil, err
+		return evaluation{}, err
 	}
-	s := &stored{}
-	if s.file, err = round(filepath.Join(from, weightsFile), d); err != nil {
-		return nil, err
-	}
-	if err := replace(filepath.Join(dir, weightsFile), s.file); err != nil {
-		return nil, err
+	if err := replace(filepath.Join(dir, weightsFile), weights); err != nil {
+		return evaluation{}, err
 	}
 	m, err := models.Load(os.DirFS(dir), filepath.Base(from))
 	if err != nil {
-		return nil, err
+		return evaluation{}, err
 	}
-	if s.results, err = runAll(ctx, m, words); err != nil {
-		return nil, err
-	}
-	for i, w := range words {
-		r := s.results[i]
-		if !slices.ContainsFunc(w.References, func(ref []string) bool { return slices.Equal(ref, r.text) }) {
-			s.wrong++
-		}
-		if !slices.Equal(w.Output, r.text) {
-			s.different++
-			continue
-		}
-		s.off = max(s.off, math.Abs(r.logProb-w.LogProb))
-	}
-	return s, nil
+	return test(ctx, m)
 }
 
 // round returns a weights file with its values rounded to d.
@@ -189,72 +198,51 @@ func replace(name string, b []byte) error {
 	return os.WriteFile(name, b, 0o644)
 }
 
-func runAll(ctx context.Context, m *models.Model, words []word) ([]result, error) {
+// runAll runs n requests and gives each and its output to use, which is called
+// for different requests at the same time.
+func runAll(ctx context.Context, m *models.Model, n int, unfold func(i int) (*models.Request, error),
+	use func(i int, r *models.Request, out models.Output),
+) error {
 	r, err := runner.New(m.Program(), slots, cellrt.Config{Executors: 2})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	serve, stop := context.WithCancel(ctx)
 	var server errgroup.Group
 	server.Go(func() error { return r.Serve(serve) })
-	results := make([]result, len(words))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(slots)
-	for i, w := range words {
+	for i := range n {
 		group.Go(func() error {
-			req, err := m.Unfold(models.Input{Text: w.Input}, models.Params{})
+			req, err := unfold(i)
 			if err != nil {
-				return fmt.Errorf("word %d: %w", i+1, err)
+				return fmt.Errorf("input %d: %w", i+1, err)
 			}
 			out, err := r.Run(ctx, req)
 			if err != nil {
-				return fmt.Errorf("word %d: %w", i+1, err)
+				return fmt.Errorf("input %d: %w", i+1, err)
 			}
-			results[i].logProb = req.LogProb()
-			results[i].text = strings.Fields(string(m.NewText().Append(nil, out.Tokens...)))
-			for _, t := range out.Tokens {
-				results[i].tokens = append(results[i].tokens, t.ID)
-			}
+			use(i, req, out)
 			return nil
 		})
 	}
 	err = group.Wait()
 	stop()
-	return results, errors.Join(err, server.Wait())
+	return errors.Join(err, server.Wait())
 }
 
-// golden is a line of golden.jsonl.
-type golden struct {
-	Input        string  `json:"input"`
-	Tokens       []int32 `json:"tokens"`
-	Text         string  `json:"text"`
-	FinishReason string  `json:"finish_reason"`
-	LogProb      float64 `json:"logprob"`
-	Tolerance    float64 `json:"tolerance"`
-}
-
-// write writes the weights and the golden file. The tolerance covers twice
-// what rounding changed in any word.
-func write(dir string, s *stored, words []word) error {
+// write writes the weights and the golden file.
+func write(dir string, weights []byte, golden []any) error {
 	var buf bytes.Buffer
 	lines := json.NewEncoder(&buf)
 	lines.SetEscapeHTML(false)
-	tolerance := max(1e-4, math.Ceil(2*s.off*1000)/1000)
-	for i := 0; i < len(words); i += max(1, len(words)/goldenWords) {
-		w, r := words[i], s.results[i]
-		if !slices.Equal(w.Output, r.text) {
-			continue
-		}
-		err := lines.Encode(golden{
-			Input: w.Input, Tokens: r.tokens, Text: strings.Join(r.text, " "),
-			FinishReason: w.FinishReason, LogProb: w.LogProb, Tolerance: tolerance,
-		})
-		if err != nil {
+	for _, g := range golden {
+		if err := lines.Encode(g); err != nil {
 			return err
 		}
 	}
 	return errors.Join(
-		replace(filepath.Join(dir, weightsFile), s.file),
+		replace(filepath.Join(dir, weightsFile), weights),
 		replace(filepath.Join(dir, goldenFile), buf.Bytes()),
 	)
 }

@@ -74,3 +74,45 @@ func TestConvert(t *testing.T) {
 		t.Errorf("%d golden lines", n)
 	}
 }
+
+// TestConvertLanguageModel stores a model of made-up bytes.
+func TestConvertLanguageModel(t *testing.T) {
+	t.Parallel()
+	from := filepath.Join("..", "..", "..", "testdata", "kjv-lm-f32")
+	all, err := os.ReadFile(filepath.Join("..", "..", "..", "testdata", "kjv-lm-texts.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(all, []byte("\n"))
+	dir := t.TempDir()
+	texts, heldOut, to := filepath.Join(dir, "texts.jsonl"), filepath.Join(dir, "text"), filepath.Join(dir, "to")
+	if err := os.WriteFile(texts, bytes.Join(lines[:2], nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(heldOut, []byte("And God said, Let there be light: and there was light."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var report strings.Builder
+	if err := run(t.Context(), []string{"-from", from, "-texts", texts, "-held-out", heldOut, "-storage", "F32", "-to", to}, &report); err != nil {
+		t.Fatal(err)
+	}
+	if got := report.String(); !strings.Contains(got, "F32   5658528 bytes  1.") || !strings.Contains(got, " bits per byte  continuation differs from the trainer's: 0 of 2 ") {
+		t.Errorf("report:\n%s", got)
+	}
+	golden, err := os.ReadFile(filepath.Join(to, goldenFile))
+	if err != nil || !bytes.Contains(golden, []byte(`"max_tokens":16,`)) {
+		t.Errorf("golden lines %s, %v", golden, err)
+	}
+}
+
+func TestConvertWantsOneKind(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{nil, {"-words", "a", "-labels", "b"}, {"-words", "a", "-texts", "b"}} {
+		if err := run(t.Context(), args, &strings.Builder{}); err == nil || !strings.Contains(err.Error(), "one of -words") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/cellmq/cellmq/cellrt"
+)
+
+// addStep sums two values.
+type addStep struct {
+	op    cellrt.Add
+	width int
+}
+
+func (s *addStep) run(b *batch) {
+	x, y, out := b.value(s.op.A), b.value(s.op.B), b.value(s.op.Out)
+	for r := range b.rows {
+		to, x, y := out.Row(r, s.width), x.Row(r, s.width), y.Row(r, s.width)
+		for j := range to {
+			to[j] = x[j] + y[j]
+		}
+	}
+}
+
+// meanStep divides by an argument.
+type meanStep struct {
+	op    cellrt.Mean
+	width int
+}
+
+func (s *meanStep) run(b *batch) {
+	sum, out := b.value(s.op.Sum), b.value(s.op.Out)
+	for r := range b.rows {
+		count := b.arg(r, s.op.Count)
+		if count < 1 {
+			panic(fmt.Sprintf("cellrt/cpu: mean of %d terms", count))
+		}
+		to, from := out.Row(r, s.width), sum.Row(r, s.width)
+		for j := range to {
+			to[j] = from[j] / float32(count)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package cellrt
+
+import "time"
+
+// executor runs batches, one after the other. It has a runner of each model to
+// itself, under its number.
+type executor struct {
+	runtime *Runtime
+	number  int
+	threads int
+	ready   int // nodes left waiting when the round began
+
+	round  []*flight // batches given out at once; the memory of earlier ones stays
+	length int       // of the round
+}
+
+// flight is a batch on its way.
+type flight struct {
+	batch    Batch
+	runner   Runner
+	computed int
+	took     time.Duration
+}
+
+// run is the life of an executor.
+func (e *executor) run() {
+	for e.next() {
+		for _, f := range e.round[:e.length] {
+			e.step(f)
+		}
+		e.complete()
+		e.trace()
+	}
+}
+
+// next waits for batches. It returns false when the executor has to end,
+// because the runtime stops or its shape has fewer executors.
+func (e *executor) next() bool {
+	r := e.runtime
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !r.stopping && e.number < r.shape.Executors {
+		if e.take() {
+			e.threads = r.shape.Threads
+			if e.ready = r.sched.Ready(); e.ready > 0 {
+				r.wake.Signal() // another executor can take them
+			}
+			return true
+		}
+		r.wake.Wait()
+	}
+	r.retire(e)
+	return false
+}
+
+// take asks the scheduler for a batch and those that may follow it.
+func (e *executor) take() bool {
+	s := e.runtime.sched
+	if !s.Next(e.number, &e.flight(0).batch) {
+		return false
+	}
+	e.length = 1
+	for s.Follow(&e.flight(e.length-1).batch, &e.flight(e.length).batch) {
+		e.length++
+	}
+	for _, f := range e.round[:e.length] {
+		f.runner = f.batch.Model.runners[e.number]
+	}
+	return true
+}
+
+// flight returns the flight with the given number, at most one more than there
+// are.
+func (e *executor) flight(i int) *flight {
+	if i == len(e.round) {
+		e.round = append(e.round, &flight{})
+	}
+	return e.round[i]
+}
+
+// step runs one batch.
+func (e *executor) step(f *flight) {
+	var began time.Time
+	traced := e.runtime.cfg.Trace.Step != nil
+	if traced {
+		began = time.Now()
+	}
+	f.runner.SetThreads(e.threads)
+	f.computed = f.runner.Run(f.batch.Cell, f.batch.Rows, f.batch.Outputs)
+	if traced {
+		f.took = time.Since(began)
+	}
+}
+
+// complete takes the outputs over and delivers what came of them.
+func (e *executor) complete() {
+	r := e.runtime
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range e.round[:e.length] {
+		r.sched.Complete(&f.batch, f.computed)
+	}
+	r.deliver()
+}
+
+func (e *executor) trace() {
+	report := e.runtime.cfg.Trace.Step
+	if report == nil {
+		return
+	}
+	for _, f := range e.round[:e.length] {
+		report(StepTrace{
+			Program: f.batch.Model.program.Name, Cell: f.batch.Cell.Name,
+			Rows: len(f.batch.Rows), Ready: e.ready, Duration: f.took,
+		})
+	}
+}

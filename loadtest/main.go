@@ -1,0 +1,53 @@
+// Loadtest measures cellmq. Run `go run ./loadtest help` for what it can
+// measure.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// The exit codes.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitInterrupted = 130
+)
+
+// run runs the command that args ask for and returns its exit code. Results go
+// to stdout, progress and errors to stderr. Ending ctx is the same as an
+// interruption.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	root := &cobra.Command{
+		Use:           "loadtest",
+		Short:         "Measure cellmq",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetArgs(args)
+	root.AddCommand(newBatching())
+	switch err := root.ExecuteContext(ctx); {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	default:
+		_, _ = fmt.Fprintf(stderr, "loadtest: %v\n", err) // nobody is left to tell
+		return exitFailure
+	}
+}

@@ -1,0 +1,77 @@
+package decode
+
+// candidate is a token with its logit.
+type candidate struct {
+	id    int32
+	value float32
+}
+
+// before says whether a is more probable than b, or as probable with a lower
+// id.
+func (a candidate) before(b candidate) bool {
+	return a.value > b.value || a.value == b.value && a.id < b.id
+}
+
+// best returns the n best tokens, or all there are, best first, in dst's
+// memory, which has room for n. It is meant for small n.
+func best(dst []candidate, values []float32, n int) []candidate {
+	dst = dst[:0]
+	for i, v := range values {
+		if len(dst) == n {
+			if v <= dst[n-1].value {
+				continue
+			}
+			dst = dst[:n-1]
+		}
+		at := len(dst)
+		dst = append(dst, candidate{})
+		for at > 0 && dst[at-1].value < v {
+			dst[at] = dst[at-1]
+			at--
+		}
+		dst[at] = candidate{id: int32(i), value: v}
+	}
+	return dst
+}
+
+// heap orders candidates so that the best can be taken one after the other.
+type heap []candidate
+
+// fill makes the heap of all tokens in h's memory.
+func (h heap) fill(values []float32) heap {
+	h = h[:0]
+	for i, v := range values {
+		h = append(h, candidate{id: int32(i), value: v})
+	}
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		h.sink(i)
+	}
+	return h
+}
+
+// pop moves the best candidate behind the heap and returns the smaller heap.
+func (h heap) pop() (candidate, heap) {
+	last := len(h) - 1
+	h[0], h[last] = h[last], h[0]
+	top := h[last]
+	h = h[:last]
+	h.sink(0)
+	return top, h
+}
+
+func (h heap) sink(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if right := child + 1; right < len(h) && h[right].before(h[child]) {
+			child = right
+		}
+		if !h[child].before(h[i]) {
+			return
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
+}

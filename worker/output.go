@@ -1,0 +1,116 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/models"
+)
+
+// tokens sends the tokens that have not been sent. A frame that the connection
+// refuses is lost to the client but not to the final.
+func (p *publisher) tokens(r *run, now time.Time) {
+	index, from := len(r.ids), r.decoded.Len()
+	p.decode(r)
+	p.send(r, index, from, now)
+}
+
+// send sends a run's output from a token and a byte on.
+func (p *publisher) send(r *run, index, from int, now time.Time) {
+	p.frame = broker.Frame{
+		Text: r.decoded.String()[from:], Tokens: r.ids[index:], Index: index, LogProbs: p.candidatesOf(r.view[index:]),
+	}
+	_ = r.stream.Token(&p.frame)
+	r.last = now
+}
+
+// decode moves collected tokens into the run's text and ids. The text lags
+// behind the tokens by what may be part of a character or of a stop text.
+func (p *publisher) decode(r *run) {
+	fresh := r.view[len(r.ids):]
+	p.text = r.text.Append(p.text[:0], fresh...)
+	r.decoded.Write(p.text)
+	for _, t := range fresh {
+		r.ids = append(r.ids, t.ID)
+	}
+}
+
+// rest takes the output to its end, of whose text the last cut bytes are not
+// part, and sends what is new in a token frame; in mode final, where nothing
+// has been sent, the final frame has it all.
+func (p *publisher) rest(r *run, cut int, now time.Time) {
+	index, from := len(r.ids), r.decoded.Len()
+	p.decode(r)
+	p.text = r.text.Flush(p.text[:0], cut)
+	r.decoded.Write(p.text)
+	alone := r.req.Mode == broker.ModeFinal
+	if !alone && (len(r.ids) > index || r.decoded.Len() > from) {
+		p.send(r, index, from, now)
+	}
+	p.frame = broker.Frame{}
+	if alone {
+		p.frame.LogProbs = p.candidatesOf(r.view)
+	}
+}
+
+// provisional sends the output of a search as it looks now.
+func (p *publisher) provisional(r *run, now time.Time) {
+	p.ids = p.ids[:0]
+	for _, t := range r.draft {
+		p.ids = append(p.ids, t.ID)
+	}
+	p.frame = broker.Frame{Text: r.unfolded.Text(r.draft, 0), Tokens: p.ids, Provisional: true, Revision: r.drafted}
+	_ = r.stream.Token(&p.frame) // a later one, or the output, takes its place
+	r.shown, r.last = r.drafted, now
+}
+
+// candidatesOf returns the candidates of tokens, best first, nil when they were
+// not asked for. A token that is none of the best is the last of its own. The
+// slices are valid until the next call.
+func (p *publisher) candidatesOf(tokens []cellrt.Token) [][]broker.TokenLogProb {
+	if len(tokens) == 0 || tokens[0].Top == nil {
+		return nil
+	}
+	p.logProbs, p.candidates = p.logProbs[:0], p.candidates[:0]
+	for _, t := range tokens {
+		first, chosen := len(p.candidates), false
+		for _, c := range t.Top {
+			p.candidates = append(p.candidates, broker.TokenLogProb{ID: c.ID, LogProb: float64(c.LogProb)})
+			chosen = chosen || c.ID == t.ID
+		}
+		if !chosen {
+			p.candidates = append(p.candidates, broker.TokenLogProb{ID: t.ID, LogProb: float64(t.LogProb)})
+		}
+		p.logProbs = append(p.logProbs, p.candidates[first:len(p.candidates):len(p.candidates)])
+	}
+	return p.logProbs
+}
+
+// setOutcome fills in what a request gave beside its tokens.
+func setOutcome(final *broker.Final, r *models.Request, o *models.Outcome) {
+	if r.MaxTokens > 0 {
+		final.LogProb = o.LogProb
+	}
+	final.Label = o.Label
+	for _, s := range o.Scores {
+		final.Scores = append(final.Scores, broker.Score{Label: s.Label, Value: float64(s.Probability)})
+	}
+	for _, a := range o.Alternatives {
+		alternative := broker.Alternative{
+			Text: r.Text(a.Tokens, 0), LogProb: a.LogProb, FinishReason: finishReason(a.Reason),
+		}
+		for _, t := range a.Tokens {
+			alternative.Tokens = append(alternative.Tokens, t.ID)
+		}
+		final.Alternatives = append(final.Alternatives, alternative)
+	}
+}
+
+// finishReason returns the name of a reason on the wire.
+func finishReason(r cellrt.Reason) broker.FinishReason {
+	if r == cellrt.Length {
+		return broker.FinishLength
+	}
+	return broker.FinishStop
+}
