@@ -84,7 +84,7 @@ func atMost(t *testing.T, what string, a, b *sim.Report, factor float64) {
 // reaching its batch. The oldest request first does not.
 func TestPriorityOnOneExecutor(t *testing.T) {
 	t.Parallel()
-	t.Run("30%", func(t *testing.T) { // research: 5443 decoder first, 2334 encoder first
+	t.Run("30%", func(t *testing.T) { // earlier: 5443 decoder first, 2334 encoder first
 		t.Parallel()
 		r := measure(t, 1, 0.3)
 		atMost(t, "encoder first against decoder first", r.encoder, r.decoder, 0.6)
@@ -95,7 +95,7 @@ func TestPriorityOnOneExecutor(t *testing.T) {
 		r := measure(t, 1, 0.85)
 		atMost(t, "this scheduler against oldest first", r.cellular, r.oldest, 1)
 	})
-	t.Run("60%", func(t *testing.T) { // research: 11159, 11159, 6310, 5305; first tokens 9670, 988, 3746
+	t.Run("60%", func(t *testing.T) { // earlier: 11159, 11159, 6310, 5305; first tokens 9670, 988, 3746
 		t.Parallel()
 		r := measure(t, 1, 0.6)
 		if p90(r.decoder) != p90(r.shared) {
@@ -114,13 +114,13 @@ func TestPriorityOnOneExecutor(t *testing.T) {
 // much, until there is work for two full batches anyway.
 func TestPriorityOnTwoExecutors(t *testing.T) {
 	t.Parallel()
-	t.Run("60%", func(t *testing.T) { // research: 3220, 6513, 3220, 3220
+	t.Run("60%", func(t *testing.T) { // earlier: 3220, 6513, 3220, 3220
 		t.Parallel()
 		r := measure(t, 2, 0.6)
 		atMost(t, "decoder first with tier 2 against without", r.decoder, r.shared, 0.7)
 		atMost(t, "this scheduler against decoder first with tier 2", r.cellular, r.decoder, 1.1)
 	})
-	t.Run("85%", func(t *testing.T) { // research: 8443 with tier 2, 7113 without
+	t.Run("85%", func(t *testing.T) { // earlier: 8443 with tier 2, 7113 without
 		t.Parallel()
 		r := measure(t, 2, 0.85)
 		atMost(t, "without tier 2 against with", r.shared, r.decoder, 1)
@@ -129,7 +129,7 @@ func TestPriorityOnTwoExecutors(t *testing.T) {
 	})
 }
 
-func TestPriorityOnFourExecutors(t *testing.T) { // research at 60 %: 2148, 4095, 3604, 2156
+func TestPriorityOnFourExecutors(t *testing.T) { // earlier, at 60 %: 2148, 4095, 3604, 2156
 	t.Parallel()
 	r := measure(t, 4, 0.6)
 	atMost(t, "decoder first against encoder first", r.decoder, r.encoder, 0.7)
@@ -157,7 +157,7 @@ func TestSeq2SeqAgainstBuckets(t *testing.T) {
 			m := seq2seq(1)
 			padded := run(t, m, sim.Padded{Width: 10}, sim.Backlog(shapes))
 			ratio := peak(t, m, sim.Cellular{}, shapes) / padded.Throughput()
-			t.Logf("%.3f times the peak, %.3f rows padded (research: 1.27 to 1.36 padded)", ratio, padded.Padding())
+			t.Logf("%.3f times the peak, %.3f rows padded (earlier: 1.27 to 1.36 padded)", ratio, padded.Padding())
 			if ratio < 1.12 {
 				t.Errorf("%.3f times the peak of width-10 buckets, want at least 1.12", ratio)
 			}

@@ -242,7 +242,7 @@ func TestLaws(t *testing.T) {
 		lengths[i] = time.Duration(law(random))
 	}
 	slices.Sort(lengths)
-	// Rounded to whole lengths: research gives mean 24.9, p90 47, p99 93.
+	// Rounded to whole lengths: an earlier simulation gives mean 24.9, p90 47, p99 93.
 	if mean, p90, p99 := lengths.Mean(), lengths.Quantile(0.9), lengths.Quantile(0.99); mean < 24 || mean > 25 || p90 < 45 || p90 > 47 || p99 < 89 || p99 > 95 {
 		t.Errorf("mean %d, p90 %d, p99 %d", mean, p90, p99)
 	}

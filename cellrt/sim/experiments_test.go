@@ -85,7 +85,7 @@ func TestPeakAgainstBuckets(t *testing.T) {
 			against := func(p sim.Policy) float64 { return cellular / peak(t, m, p, shapes) }
 
 			w10, w40 := against(sim.Padded{Width: 10}), against(sim.Padded{Width: 40})
-			t.Logf("width 10: %.3f (research %.2f), width 40: %.3f (research 1.86 to 1.93)",
+			t.Logf("width 10: %.3f (earlier %.2f), width 40: %.3f (earlier 1.86 to 1.93)",
 				w10, []float64{1.18, 1.18, 1.25, 1.38}[i], w40)
 			if w10 < 1.12 {
 				t.Errorf("%.3f times the peak of width-10 buckets, want at least 1.12", w10)
@@ -99,7 +99,7 @@ func TestPeakAgainstBuckets(t *testing.T) {
 				t.Errorf("%.3f and %.3f times the peak of better width-10 buckets, want at least 1.12", longest, tight)
 			}
 			merged := against(sim.Merged{})
-			t.Logf("merged graphs: %.3f (research %.2f)", merged, []float64{1.20, 1.32, 2.43, 1.54}[i])
+			t.Logf("merged graphs: %.3f (earlier %.2f)", merged, []float64{1.20, 1.32, 2.43, 1.54}[i])
 			if merged < 1.1 {
 				t.Errorf("%.3f times the peak of merged graphs, want at least 1.1", merged)
 			}
@@ -115,7 +115,7 @@ func TestPeakAtFixedLength(t *testing.T) {
 			// Padded batches without a padded row are the best there is.
 			m, shapes := c.machine(), chains(requests(30_000)/c.maxRows*c.maxRows, sim.Fixed(24))
 			ratio := peak(t, m, sim.Cellular{}, shapes) / peak(t, m, sim.Padded{Width: 24}, shapes)
-			t.Logf("%.3f (research 0.97 to 0.99)", ratio)
+			t.Logf("%.3f (earlier 0.97 to 0.99)", ratio)
 			if ratio < 0.95 || ratio > 1 {
 				t.Errorf("%.3f times the peak of padding at one length, want 0.95 to 1.00", ratio)
 			}
@@ -162,13 +162,13 @@ func TestLatencyAgainstBuckets(t *testing.T) {
 			m, shapes := c.machine(), chains(requests(30_000), sentences())
 			buckets := peak(t, m, sim.Padded{Width: 10}, shapes)
 			for _, tc := range []struct {
-				load     float64
-				most     float64   // of the bucket's p90, for the first cost models
-				research []float64 // for the first cost models
+				load    float64
+				most    float64   // of the bucket's p90, for the first cost models
+				earlier []float64 // for the first cost models
 			}{
-				{load: 0.1, most: 1, research: []float64{0.76, 0.60}},
+				{load: 0.1, most: 1, earlier: []float64{0.76, 0.60}},
 				{load: 0.3, most: 0.7},
-				{load: 0.5, most: []float64{0.35, 0.20, 0.20, 0.20}[i], research: []float64{0.26, 0.13}},
+				{load: 0.5, most: []float64{0.35, 0.20, 0.20, 0.20}[i], earlier: []float64{0.26, 0.13}},
 				{load: 0.7, most: []float64{0.35, 0.20, 0.20, 0.20}[i]},
 			} {
 				trace := sim.Poisson(sim.Random(arrivalSeed), tc.load*buckets, shapes)
@@ -176,8 +176,8 @@ func TestLatencyAgainstBuckets(t *testing.T) {
 				longest := p90(run(t, m, sim.Padded{Width: 10, Order: sim.LongestQueue}, trace))
 				merged := p90(run(t, m, sim.Merged{}, trace))
 				known := ""
-				if i < len(tc.research) {
-					known = fmt.Sprintf(" (research %.2f)", tc.research[i])
+				if i < len(tc.earlier) {
+					known = fmt.Sprintf(" (earlier %.2f)", tc.earlier[i])
 				}
 				t.Logf("load %.1f: p90 %.0f, buckets %.0f, longest queue first %.0f, merged %.0f: %.3f%s, %.3f, %.3f",
 					tc.load, cellular, padded, longest, merged, cellular/padded, known, cellular/longest, cellular/merged)
@@ -228,7 +228,7 @@ func TestLookAheadWithSlowRounds(t *testing.T) {
 	trace := sim.Poisson(sim.Random(arrivalSeed), 0.5*peak(t, fast, sim.Padded{Width: 10}, shapes), shapes)
 
 	one, quick := peak(t, slow, sim.Cellular{}, shapes), peak(t, fast, sim.Algorithm1{LookAhead: 5}, shapes)
-	t.Logf("peak without look-ahead %.3f of look-ahead 5 with fast rounds (research 0.94)", one/quick)
+	t.Logf("peak without look-ahead %.3f of look-ahead 5 with fast rounds (earlier 0.94)", one/quick)
 	if one < 0.93*quick {
 		t.Errorf("peak without look-ahead is %.3f of look-ahead 5 with fast rounds, want at least 0.93", one/quick)
 	}
@@ -254,7 +254,7 @@ func TestLookAheadWithSlowRounds(t *testing.T) {
 				best = i
 			}
 		}
-		t.Logf("%s with look-ahead %v: p50 %.0f, p90 %.0f (research p90 734 639 591 595 641 825, p50 259 at 5 and 472 at 50)",
+		t.Logf("%s with look-ahead %v: p50 %.0f, p90 %.0f (earlier p90 734 639 591 595 641 825, p50 259 at 5 and 472 at 50)",
 			name, lookAheads, medians, tails)
 		if k := lookAheads[best]; k < 2 || k > 10 {
 			t.Errorf("%s: p90 is lowest at look-ahead %d, want 2 to 10", name, k)
