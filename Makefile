@@ -10,7 +10,7 @@ build: ## Build the static binary ./cellmq
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN) .
 
 .PHONY: demo
-demo: ## Run everything in one process on the bundled model
+demo: ## Run everything in one process with the bundled models
 	go run . demo
 
 .PHONY: test

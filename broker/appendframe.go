@@ -68,7 +68,7 @@ func finalFields(f *Frame) int {
 	if x == nil {
 		x = &Final{}
 	}
-	return 10 + count(x.Label != "", len(x.Scores) > 0, len(x.Alternatives) > 0, len(f.LogProbs) > 0, x.Echo != nil, len(f.Meta) > 0)
+	return 10 + count(x.Label != "", len(x.Scores) > 0, len(x.Layers) > 0, len(x.Alternatives) > 0, len(f.LogProbs) > 0, x.Echo != nil, len(f.Meta) > 0)
 }
 
 func (w *writer) model(f *Frame) {
@@ -120,7 +120,8 @@ func (w *writer) final(f *Frame, meta Meta) {
 	w.ids("tokens", f.Tokens)
 	w.str("finish_reason", string(x.FinishReason))
 	w.float("logprob", x.LogProb)
-	w.classes(x)
+	w.class(x.Label, x.Scores)
+	w.layers(x.Layers)
 	w.alternatives(x.Alternatives)
 	if len(f.LogProbs) > 0 {
 		w.logProbs(f.LogProbs)
@@ -145,18 +146,33 @@ func (w *writer) final(f *Frame, meta Meta) {
 	w.meta(meta)
 }
 
-func (w *writer) classes(x *Final) {
-	if x.Label != "" {
-		w.str("label", x.Label)
+func (w *writer) class(label string, scores []Score) {
+	if label != "" {
+		w.str("label", label)
 	}
-	if len(x.Scores) > 0 {
+	if len(scores) > 0 {
 		w.key("scores")
-		w.open(len(x.Scores))
-		for _, s := range x.Scores {
+		w.open(len(scores))
+		for _, s := range scores {
 			w.float(s.Label, s.Value)
 		}
 		w.close()
 	}
+}
+
+func (w *writer) layers(all []Layer) {
+	if len(all) == 0 {
+		return
+	}
+	w.key("layers")
+	w.array(len(all))
+	for i := range all {
+		w.element()
+		w.open(count(all[i].Label != "", len(all[i].Scores) > 0))
+		w.class(all[i].Label, all[i].Scores)
+		w.close()
+	}
+	w.closeArray()
 }
 
 func (w *writer) alternatives(all []Alternative) {

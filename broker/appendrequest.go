@@ -12,7 +12,7 @@ func appendRequest(dst []byte, enc Encoding, in *Input, p *Params) ([]byte, erro
 	}
 	w := writer{b: dst, enc: enc}
 	w.open(1 + count(p.MaxTokens != nil, p.Temperature != nil, p.TopP != nil, p.TopK != nil, p.Seed != nil, len(p.Stop) > 0,
-		p.BeamWidth != nil, p.NBest != nil, p.LogProbs != nil, p.Echo, len(meta) > 0))
+		p.BeamWidth != nil, p.NBest != nil, p.LogProbs != nil, p.Ramps, p.Echo, len(meta) > 0))
 	w.input(in)
 	w.optInt("max_tokens", p.MaxTokens)
 	w.optFloat("temperature", p.Temperature)
@@ -33,6 +33,9 @@ func appendRequest(dst []byte, enc Encoding, in *Input, p *Params) ([]byte, erro
 	w.optInt("beam_width", p.BeamWidth)
 	w.optInt("n_best", p.NBest)
 	w.optInt("logprobs", p.LogProbs)
+	if p.Ramps {
+		w.bool("ramps", true)
+	}
 	if p.Echo {
 		w.bool("echo", true)
 	}

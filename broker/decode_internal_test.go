@@ -40,12 +40,12 @@ func TestDecodeRequest(t *testing.T) {
 	t.Parallel()
 	full := map[string]any{
 		"input": "hé\u0000", "max_tokens": 5, "temperature": 0.5, "top_p": 1, "top_k": 40, "seed": uint64(math.MaxUint64),
-		"stop": []string{"a", "bb"}, "beam_width": 4, "n_best": 2, "logprobs": 1, "echo": true,
+		"stop": []string{"a", "bb"}, "beam_width": 4, "n_best": 2, "logprobs": 1, "ramps": true, "echo": true,
 		"meta": map[string]any{"a": []any{"x", map[string]any{}}}, "unknown": []any{1, nil, "x"},
 	}
 	want := Params{
 		MaxTokens: ptr(5), Temperature: ptr(0.5), TopP: ptr(1.0), TopK: ptr(40), Seed: ptr(uint64(math.MaxUint64)),
-		Stop: []string{"a", "bb"}, BeamWidth: ptr(4), NBest: ptr(2), LogProbs: ptr(1), Echo: true,
+		Stop: []string{"a", "bb"}, BeamWidth: ptr(4), NBest: ptr(2), LogProbs: ptr(1), Ramps: true, Echo: true,
 	}
 	asJSON, err := json.Marshal(full)
 	if err != nil {
@@ -168,10 +168,13 @@ func TestBadRequests(t *testing.T) {
 		{"stop element", nil, body("stop", []any{"a", 1}), CodeBadRequest, "stop[1]"},
 		{"stop null", nil, []byte(`{"input":"x","stop":[null]}`), CodeBadRequest, "stop[0]"},
 		{"stop empty", nil, body("stop", []string{""}), CodeBadRequest, "stop[0]"},
+		{"stop long", nil, body("stop", []string{"a", strings.Repeat("x", 129)}), CodeBadRequest, "stop[1]: length 129 not in 1..128"},
 		{"stop many", nil, body("stop", strings.Split(strings.Repeat("x ", 17)+"x", " ")), CodeBadRequest, "stop"},
 		{"beam_width", nil, body("beam_width", 1.5), CodeBadRequest, "beam_width"},
 		{"n_best", nil, body("n_best", -1), CodeBadRequest, "n_best"},
 		{"logprobs", nil, body("logprobs", map[string]any{}), CodeBadRequest, "logprobs"},
+		{"ramps", nil, body("ramps", 1), CodeBadRequest, "ramps"},
+		{"ramps json", nil, []byte(`{"input":"x","ramps":"yes"}`), CodeBadRequest, "ramps"},
 		{"echo", nil, body("echo", 1), CodeBadRequest, "echo"},
 		{"meta", nil, body("meta", "x"), CodeBadRequest, "meta"},
 		{"meta json", nil, []byte(`{"input":"x","meta":[1]}`), CodeBadRequest, "meta"},
@@ -296,7 +299,7 @@ func TestScanBounds(t *testing.T) {
 
 func FuzzDecodeRequest(f *testing.F) {
 	f.Add("", []byte("text"))
-	f.Add(TypeJSON, []byte(`{"input":"x","max_tokens":3,"stop":["a"],"meta":{"a":[1]}}`))
+	f.Add(TypeJSON, []byte(`{"input":"x","max_tokens":3,"ramps":true,"stop":["a"],"meta":{"a":[1]}}`))
 	f.Add(TypeMsgPack, pack(f, map[string]any{"input": []int{1, 2}, "seed": 3, "meta": map[string]any{"a": 1.5}}))
 	f.Add("", pack(f, map[string]any{"input": []byte{1, 0, 0, 0}, "temperature": float32(0.5), "x": nil}))
 	for _, b := range bombs() {

@@ -161,6 +161,13 @@ func (a *Alternative) field(key string) frameField {
 	return frameField{}
 }
 
+func (l *Layer) field(key string) frameField {
+	if key == "label" {
+		return frameField{str: &l.Label}
+	}
+	return frameField{}
+}
+
 // known reports whether the field has a place.
 func (p frameField) known() bool { return p != frameField{} }
 
@@ -239,15 +246,9 @@ func (f *Frame) setJSONPart(key string, raw []byte) error {
 	case "logprobs":
 		return f.setJSONLogProbs(raw)
 	case "scores":
-		f.final().Scores = nil
-		return eachJSONField(raw, func(label string, raw []byte) error {
-			s := Score{Label: label}
-			if err := (frameField{real: &s.Value}).setJSON(key, raw); err != nil {
-				return err
-			}
-			f.Final.Scores = append(f.Final.Scores, s)
-			return nil
-		})
+		return setJSONScores(&f.final().Scores, raw)
+	case "layers":
+		return f.setJSONLayers(raw)
 	case "alternatives":
 		return f.setJSONAlternatives(raw)
 	case "usage":
@@ -295,6 +296,41 @@ func (f *Frame) setJSONLogProbs(raw []byte) error {
 				c.LogProb = *pair[1]
 			}
 			f.LogProbs[i] = append(f.LogProbs[i], c)
+		}
+	}
+	return nil
+}
+
+func setJSONScores(scores *[]Score, raw []byte) error {
+	*scores = nil
+	return eachJSONField(raw, func(label string, raw []byte) error {
+		s := Score{Label: label}
+		err := (frameField{real: &s.Value}).setJSON("scores", raw)
+		*scores = append(*scores, s)
+		return err
+	})
+}
+
+func (f *Frame) setJSONLayers(raw []byte) error {
+	var all []json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		return errField("layers")
+	}
+	x := f.final()
+	x.Layers = make([]Layer, len(all))
+	for i := range all {
+		l := &x.Layers[i]
+		err := eachJSONField(all[i], func(key string, raw []byte) error {
+			if key == "scores" && !isNull(raw) {
+				return setJSONScores(&l.Scores, raw)
+			}
+			if p := l.field(key); p.known() {
+				return p.setJSON(key, raw)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("layers[%d]: %w", i, err)
 		}
 	}
 	return nil

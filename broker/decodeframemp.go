@@ -105,13 +105,9 @@ func (r *mpReader) part(f *Frame, key string) error {
 	case "logprobs":
 		return r.logProbs(f)
 	case "scores":
-		f.final().Scores = nil
-		return r.fields(func(label string) error {
-			s := Score{Label: label}
-			err := r.set(key, frameField{real: &s.Value})
-			f.Final.Scores = append(f.Final.Scores, s)
-			return err
-		})
+		return r.scores(&f.final().Scores)
+	case "layers":
+		return r.layers(f.final())
 	case "alternatives":
 		return r.alternatives(f.final())
 	case "usage":
@@ -162,6 +158,42 @@ func (r *mpReader) logProbs(f *Frame) error {
 			}
 			f.LogProbs[i] = append(f.LogProbs[i], p)
 		}
+	}
+	return nil
+}
+
+func (r *mpReader) scores(scores *[]Score) error {
+	*scores = nil
+	return r.fields(func(label string) error {
+		s := Score{Label: label}
+		err := r.set("scores", frameField{real: &s.Value})
+		*scores = append(*scores, s)
+		return err
+	})
+}
+
+func (r *mpReader) layers(x *Final) error {
+	h, _ := r.next()
+	if h.kind != mpArray {
+		return errField("layers")
+	}
+	x.Layers = nil
+	for i := range h.children { // grows with what is really there
+		var l Layer
+		err := r.fields(func(key string) error {
+			if key == "scores" && r.peek() != mpNil {
+				return r.scores(&l.Scores)
+			}
+			if p := l.field(key); p.known() {
+				return r.set(key, p)
+			}
+			r.skip()
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("layers[%d]: %w", i, err)
+		}
+		x.Layers = append(x.Layers, l)
 	}
 	return nil
 }

@@ -43,6 +43,13 @@ type Score struct {
 	Value float64
 }
 
+// Layer is what a classifier's layer says: its ramp, or the classifier on the
+// last. A layer without a ramp is zero.
+type Layer struct {
+	Label  string
+	Scores []Score
+}
+
 // Alternative is one of the n best outputs of a search.
 type Alternative struct {
 	Text         string
@@ -108,12 +115,16 @@ type Final struct {
 	// LogProb is the sum over the output, end token included; NaN when unknown.
 	LogProb float64
 	// Label and Scores of a classification.
-	Label        string
-	Scores       []Score
+	Label  string
+	Scores []Score
+	// Layers are what each layer says, from the first to the last, when the
+	// request asked for ramps.
+	Layers       []Layer
 	Alternatives []Alternative
 	Usage        Usage
 	Timing       Timing
-	// Deterministic says that another attempt gives the same output.
+	// Deterministic says that another attempt gives the same output: it ended by
+	// itself, and not at a moment that somebody chose.
 	Deterministic bool
 	// Echo is the input, when the request asked for it.
 	Echo *Input

@@ -40,6 +40,12 @@ func frames() map[string]Frame {
 			Type: FrameFinal, ID: "abcdefgh", Text: "ab", Tokens: []int32{1, 2}, Final: &Final{LogProb: -1},
 			LogProbs: [][]TokenLogProb{{{ID: 1, LogProb: -0.25}, {ID: 3, LogProb: math.NaN()}}, {{ID: 2, LogProb: -0.5}}},
 		},
+		"layers": {
+			Type: FrameFinal, ID: "abcdefgh", Final: &Final{
+				FinishReason: FinishStop, LogProb: math.NaN(), Label: "b", Scores: []Score{{"a", 0.25}, {"b", 0.75}},
+				Layers: []Layer{{Label: "a", Scores: []Score{{"a", 1}, {"b", 0}}}, {}, {Label: "b", Scores: []Score{{"a", 0.25}, {"b", 0.75}}}},
+			},
+		},
 		"plain final": {Type: FrameFinal, ID: "abcdefgh", Final: &Final{LogProb: math.NaN(), Echo: &Input{IDs: []int32{1}, IsIDs: true}}},
 	}
 }
@@ -94,7 +100,7 @@ func TestFrameText(t *testing.T) {
 func TestAppendTokenFrameAllocatesNothing(t *testing.T) {
 	buf := make([]byte, 0, 512)
 	for name, f := range frames() {
-		if name == "error" || name == "final" || name == "plain final" {
+		if name == "error" || name == "final" || name == "layers" || name == "plain final" {
 			continue
 		}
 		for _, enc := range []Encoding{MsgPack, JSON} {
@@ -116,6 +122,8 @@ func TestDecodeFrameRefuses(t *testing.T) {
 	for _, payload := range []string{
 		"", "{}", "x", `{"type":1}`, `{"type":"token","tokens":[1.5]}`, `{"type":"token","tokens":"x"}`, `{"type":"token","seq":-1}`,
 		`{"type":"token","index":3000000000}`, `{"type":"final","usage":[]}`, `{"type":"final","alternatives":[1]}`,
+		`{"type":"final","layers":{}}`, `{"type":"final","layers":[1]}`, `{"type":"final","layers":[{"label":1}]}`, `{"type":"final","layers":[{"scores":[]}]}`,
+		"\x82\xa4type\xa5final\xa6layers\x80", "\x82\xa4type\xa5final\xa6layers\x91\x01",
 		`{"type":"error","retry_after_ms":1e300}`, `{"type":"token","logprobs":[[[1]]]}`, "\x81\xa4type\x01", "\x80", "\x91\x01",
 		"\x82\xa4type\xa5token\xa3seq\xd0\xff",
 	} {

@@ -5,10 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of parameters. What a value means is the model's matter.
+// The bounds of parameters. What a value means is the model's matter. Those of
+// stop texts are the decoder's own: package models/tokenizer has the same
+// numbers, and TestStopBounds of package worker holds the two together.
 const (
 	maxStops      = 16
-	maxStopLength = 256
+	maxStopLength = 128 // bytes of one
 )
 
 // scalar is a decoded parameter value that is not a container.
@@ -47,6 +49,8 @@ func (p *Params) set(key string, v scalar) (err *Error) {
 		p.NBest, err = v.count(key)
 	case "logprobs":
 		p.LogProbs, err = v.count(key)
+	case "ramps":
+		p.Ramps, err = v.boolean(key)
 	case "echo":
 		p.Echo, err = v.boolean(key)
 	}

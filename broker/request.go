@@ -62,6 +62,8 @@ type Params struct {
 	BeamWidth   *int
 	NBest       *int
 	LogProbs    *int
+	// Ramps asks a classifier what each of its layers says.
+	Ramps bool
 	// Echo asks for the input in the final frame.
 	Echo bool
 	// Meta comes back untouched in the terminal frame; see [NewMeta].

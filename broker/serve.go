@@ -32,8 +32,6 @@ const (
 	CancelUnknown CancelState = "unknown"
 	// CancelRunning: it was running and stops within a step.
 	CancelRunning CancelState = "running"
-	// CancelQueued: it was admitted, had not started, and will not.
-	CancelQueued CancelState = "queued"
 	// CancelFinished: it had ended before.
 	CancelFinished CancelState = "finished"
 )

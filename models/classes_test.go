@@ -95,11 +95,23 @@ func checkClassCase(t *testing.T, m *models.Model, run models.Run, c classCase) 
 			t.Errorf("layer %d: logits %v, want %v", l, o.Logits[l], want[l])
 		}
 	}
-	checkScores(t, o, want[len(want)-1])
+	checkScores(t, o.Label, o.Scores, want[len(want)-1])
+	if c.LogitsByLayer == nil {
+		if o.Layers != nil {
+			t.Errorf("layers %+v", o.Layers)
+		}
+		return
+	}
+	if len(o.Layers) != len(want) {
+		t.Fatalf("%d layers with labels, want %d", len(o.Layers), len(want))
+	}
+	for l, layer := range o.Layers {
+		checkScores(t, layer.Label, layer.Scores, want[l])
+	}
 }
 
 // checkScores compares scores and label with what the wanted logits say.
-func checkScores(t *testing.T, o models.Outcome, logits []float32) {
+func checkScores(t *testing.T, label string, scores []models.Score, logits []float32) {
 	t.Helper()
 	best, total, sum := 0, 0.0, 0.0
 	for i, v := range logits {
@@ -108,13 +120,13 @@ func checkScores(t *testing.T, o models.Outcome, logits []float32) {
 			best = i
 		}
 	}
-	for i, s := range o.Scores {
+	for i, s := range scores {
 		if want := math.Exp(float64(logits[i])) / total; math.Abs(float64(s.Probability)-want) > 1e-4*want {
 			t.Errorf("score of %s is %v, want %v", s.Label, s.Probability, want)
 		}
 		sum += float64(s.Probability)
 	}
-	if len(o.Scores) != len(logits) || o.Label != o.Scores[best].Label || math.Abs(sum-1) > 1e-6 {
-		t.Errorf("label %s of scores %v", o.Label, o.Scores)
+	if len(scores) != len(logits) || label != scores[best].Label || math.Abs(sum-1) > 1e-6 {
+		t.Errorf("label %s of scores %v", label, scores)
 	}
 }

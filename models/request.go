@@ -31,7 +31,7 @@ type Params struct {
 	NBest       *int
 	LogProbs    *int
 
-	// Ramps asks a classifier for the logits of its ramps as well.
+	// Ramps asks a classifier for what each of its layers says.
 	Ramps bool
 }
 
@@ -71,6 +71,10 @@ type Outcome struct {
 	Label string
 	// Scores are the probabilities of all classes, in the model's order.
 	Scores []Score
+	// Layers are what each layer of a classifier says, from the first to the
+	// last, when the request asked for ramps and its graph ended by itself. A
+	// layer without a ramp is zero.
+	Layers []Layer
 	// Logits are the raw outputs of a classifier by layer; those of layers
 	// without a ramp, or whose ramp was not asked for, are nil. The last layer's
 	// are what Scores was made of.
@@ -89,6 +93,14 @@ type Alternative struct {
 type Score struct {
 	Label       string
 	Probability float32
+}
+
+// Layer is what the head of a classifier's layer says: a ramp, or the
+// classifier on the last.
+type Layer struct {
+	// Label and Scores are as in [Outcome].
+	Label  string
+	Scores []Score
 }
 
 // Outcome returns what the request gave. It may be called once the graph has

@@ -103,6 +103,7 @@ func (w *Worker) unfold(m *models.Model, req *broker.Request) (unfolded *models.
 		MaxTokens: req.Params.MaxTokens, Temperature: req.Params.Temperature,
 		TopK: req.Params.TopK, TopP: req.Params.TopP, Seed: req.Params.Seed, Stop: req.Params.Stop,
 		BeamWidth: req.Params.BeamWidth, NBest: req.Params.NBest, LogProbs: req.Params.LogProbs,
+		Ramps: req.Params.Ramps,
 	})
 }
 

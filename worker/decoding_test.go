@@ -1,12 +1,16 @@
 package worker_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/models/tokenizer"
 	"github.com/cellmq/cellmq/worker"
 )
 
@@ -99,7 +103,8 @@ func TestCancelledSearchHasNoOutput(t *testing.T) {
 		t.Errorf("state %s", state)
 	}
 	final := lastFrame(t, out)
-	if final.Final == nil || final.Final.FinishReason != broker.FinishCancelled || final.Tokens != nil || final.Final.Alternatives != nil {
+	if final.Final == nil || final.Final.FinishReason != broker.FinishCancelled || final.Tokens != nil || final.Final.Alternatives != nil ||
+		!math.IsNaN(final.Final.LogProb) || final.Final.Deterministic {
 		t.Errorf("final %+v", final)
 	}
 	eventually(t, "it leaves", func() bool { return w.Running() == 0 && w.Stats().Running == 0 })
@@ -130,7 +135,7 @@ func TestCancelledSegments(t *testing.T) {
 			continue // it was faster
 		}
 		cancelled++
-		if x := final.Final; final.Tokens != nil || final.Text != "" || x.Alternatives != nil || x.LogProb != 0 {
+		if x := final.Final; final.Tokens != nil || final.Text != "" || x.Alternatives != nil || !math.IsNaN(x.LogProb) || x.Deterministic {
 			t.Errorf("cancelled with %q, alternatives %+v, log-probability %v", final.Text, x.Alternatives, x.LogProb)
 		}
 	}
@@ -271,5 +276,30 @@ func TestFairShare(t *testing.T) {
 	}
 	if s := w.Stats(); s.Tenants != 1 || s.Failed != 0 {
 		t.Errorf("%d tenants, %d failed", s.Tenants, s.Failed)
+	}
+}
+
+// TestStopBounds holds the bounds of stop texts on the wire to those of what
+// matches them: what fits runs, and one more is refused by the decoder, whose
+// message names the text.
+func TestStopBounds(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	start(t, server, worker.Deps{Models: []*models.Model{silent(t, "g2p-en")}}, nil)
+	nc := connect(t, server)
+	for i, tt := range []struct{ texts, size int }{
+		{tokenizer.MaxStops, tokenizer.MaxStopBytes}, {1, tokenizer.MaxStopBytes + 1}, {tokenizer.MaxStops + 1, 1},
+	} {
+		payload, err := json.Marshal(map[string]any{
+			"input": "hello", "stop": slices.Repeat([]string{strings.Repeat("x", tt.size)}, tt.texts),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := exchange(t, nc, "realtime", "g2p-en", fmt.Sprintf("request%03d", i), string(payload))
+		e, wanted := last[len(last)-1].Error, []string{"", "stop[0]: length 129", "stop: more than 16"}[i]
+		if (e == nil) != (wanted == "") || e != nil && (e.Code != broker.CodeBadRequest || !strings.HasPrefix(e.Message, wanted)) {
+			t.Errorf("%d texts of %d bytes: %v, want %q", tt.texts, tt.size, e, wanted)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/models"
@@ -200,6 +201,9 @@ func TestUnsupportedParameters(t *testing.T) {
 			add(model, field, fmt.Sprintf("%q: %s", field, value))
 		}
 	}
+	for _, model := range []string{"g2p-en", "kjv-lm", "listops"} {
+		add(model, "ramps", `"ramps": true`)
+	}
 	for _, model := range []string{"g2p-en", "kjv-lm"} {
 		for field, value := range map[string]string{
 			"temperature": "0.5", "top_k": "2", "top_p": "0.5", "seed": "1", "stop": `["x"]`, "logprobs": "2",
@@ -227,6 +231,61 @@ func TestUnsupportedParameters(t *testing.T) {
 			t.Errorf("%+v", frames)
 		}
 	})
+}
+
+// TestRamps asks a classifier what each of its layers says, on both paths, in
+// both encodings and modes.
+func TestRamps(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	start(t, server, worker.Deps{Models: []*models.Model{silent(t, "langid")}}, nil)
+	nc := connect(t, server)
+	packed, err := msgpack.Marshal(map[string]any{"input": frenchText, "ramps": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	payloads := map[string]string{"json": fmt.Sprintf(`{"input": %q, "ramps": true}`, frenchText), "msgpack": string(packed)}
+	for i, path := range []string{"realtime", "durable"} {
+		for encoding, payload := range payloads {
+			for _, mode := range []string{"stream", "final"} {
+				t.Run(path+"/"+encoding+"/"+mode, func(t *testing.T) {
+					t.Parallel()
+					x := finalOf(t, exchange(t, nc, path, "langid", fmt.Sprintf("ramps%d%s%s", i, encoding, mode), payload, "Infer-Mode", mode)).Final
+					if len(x.Layers) != 6 {
+						t.Fatalf("%d layers", len(x.Layers))
+					}
+					for l, layer := range x.Layers {
+						checkLayer(t, l, layer)
+					}
+					if last := x.Layers[5]; x.Label != "fr" || last.Label != x.Label || !slices.Equal(last.Scores, x.Scores) {
+						t.Errorf("the last layer says %+v, the final %s %v", last, x.Label, x.Scores)
+					}
+					if slices.Equal(x.Layers[0].Scores, x.Scores) {
+						t.Error("the first layer says what the last one does")
+					}
+				})
+			}
+		}
+	}
+	for i, payload := range []string{fmt.Sprintf(`{"input": %q}`, frenchText), fmt.Sprintf(`{"input": %q, "ramps": false}`, frenchText)} {
+		if x := finalOf(t, exchange(t, nc, "realtime", "langid", fmt.Sprintf("noramps%d", i), payload)).Final; x.Label != "fr" || x.Layers != nil {
+			t.Errorf("%s: %+v", payload, x)
+		}
+	}
+}
+
+// checkLayer wants a layer to name the most probable of 21 classes.
+func checkLayer(t *testing.T, number int, layer broker.Layer) {
+	t.Helper()
+	sum, best := 0.0, broker.Score{}
+	for _, s := range layer.Scores {
+		if sum += s.Value; s.Value > best.Value {
+			best = s
+		}
+	}
+	if len(layer.Scores) != 21 || layer.Label != best.Label || math.Abs(sum-1) > 1e-5 {
+		t.Errorf("layer %d says %s of %d scores with sum %v", number, layer.Label, len(layer.Scores), sum)
+	}
 }
 
 // TestFamiliesSideBySide sends requests of all families at once on both paths:

@@ -196,7 +196,7 @@ func TestCancelBeforeItComes(t *testing.T) {
 	out := subscribe(t, nc, "infer.out.me.*")
 	publish(t, nc, "infer.req.g2p-en.std.me", "", []byte("hello"), "Nats-Msg-Id", "request0001")
 	got := untilTerminal(t, out)
-	if final := got[0]; len(got) != 1 || final.Final == nil || final.Final.FinishReason != broker.FinishCancelled {
+	if final := got[0]; len(got) != 1 || final.Final == nil || final.Final.FinishReason != broker.FinishCancelled || final.Final.Deterministic {
 		t.Fatalf("frames %+v", got)
 	}
 	queued(t, nc, 0)
@@ -214,6 +214,9 @@ func TestDeadlineWhileRunning(t *testing.T) {
 	final := lastFrame(t, out)
 	if final.Type != broker.FrameFinal || final.Final.FinishReason != broker.FinishDeadline || len(final.Tokens) == 0 {
 		t.Fatalf("terminal frame %+v", final)
+	}
+	if final.Final.Deterministic || !(final.Final.LogProb < 0) {
+		t.Errorf("deterministic %v, log-probability %v", final.Final.Deterministic, final.Final.LogProb)
 	}
 	if early := time.Until(deadline); early > 10*time.Millisecond {
 		t.Errorf("ended %v before the deadline", early)

@@ -92,9 +92,9 @@ func setOutcome(final *broker.Final, r *models.Request, o *models.Outcome) {
 	if r.MaxTokens > 0 {
 		final.LogProb = o.LogProb
 	}
-	final.Label = o.Label
-	for _, s := range o.Scores {
-		final.Scores = append(final.Scores, broker.Score{Label: s.Label, Value: float64(s.Probability)})
+	final.Label, final.Scores = o.Label, scores(o.Scores)
+	for _, l := range o.Layers {
+		final.Layers = append(final.Layers, broker.Layer{Label: l.Label, Scores: scores(l.Scores)})
 	}
 	for _, a := range o.Alternatives {
 		alternative := broker.Alternative{
@@ -105,6 +105,14 @@ func setOutcome(final *broker.Final, r *models.Request, o *models.Outcome) {
 		}
 		final.Alternatives = append(final.Alternatives, alternative)
 	}
+}
+
+// scores returns the scores of classes as the wire has them, nil for none.
+func scores(of []models.Score) (out []broker.Score) {
+	for _, s := range of {
+		out = append(out, broker.Score{Label: s.Label, Value: float64(s.Probability)})
+	}
+	return out
 }
 
 // finishReason returns the name of a reason on the wire.

@@ -280,6 +280,8 @@ func TestEndsAreTold(t *testing.T) {
 				t.Fatalf("frames %v", describe(frames))
 			case frames[0].Final != nil && string(frames[0].Final.FinishReason) != tc.what:
 				t.Errorf("finish reason %s", frames[0].Final.FinishReason)
+			case frames[0].Final != nil && frames[0].Final.Deterministic != (tc.end.Err == nil):
+				t.Errorf("deterministic: %v", frames[0].Final.Deterministic)
 			case frames[0].Error != nil && string(frames[0].Error.Code) != tc.what:
 				t.Errorf("code %s", frames[0].Error.Code)
 			}

@@ -101,7 +101,8 @@ func shuttingDown() *broker.Error {
 // final sends what is left of the output and the final frame, and settles.
 func (p *publisher) final(r *run, reason broker.FinishReason, now time.Time) (outcome string, err error) {
 	final := &broker.Final{
-		FinishReason: reason, LogProb: math.NaN(), Timing: r.timing(now), Deterministic: true,
+		FinishReason: reason, LogProb: math.NaN(), Timing: r.timing(now),
+		Deterministic: r.err == nil, // else it ended where somebody's clock had it
 	}
 	p.frame = broker.Frame{}
 	if r.unfolded != nil {
@@ -110,7 +111,7 @@ func (p *publisher) final(r *run, reason broker.FinishReason, now time.Time) (ou
 	if r.unfolded != nil && r.seq != nil {
 		o := r.unfolded.Outcome()
 		if r.err != nil && len(r.view) == 0 {
-			o = models.Outcome{} // a search's hypotheses are output once it has ended
+			o = models.Outcome{LogProb: math.NaN()} // there is no output: a search's hypotheses are output once it has ended
 		}
 		setOutcome(final, r.unfolded, &o)
 		p.rest(r, o.Cut, now)

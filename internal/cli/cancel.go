@@ -16,7 +16,7 @@ func newCancel(s streams) *cobra.Command {
 		Use:   "cancel ID --client NAME",
 		Short: "Stop a request",
 		Long: `cancel asks the workers to stop a request and prints what they know of it:
-running, queued, finished or unknown. An unknown request may wait in the broker
+running, finished or unknown. An unknown request may wait in the broker
 still; the workers remember the cancellation for five minutes and end it when
 they take it. Only then is the exit code 1.`,
 		Example: `  cellmq request g2p-en --client me --id 0123456789 "a long text" &

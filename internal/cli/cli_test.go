@@ -43,6 +43,7 @@ func TestUsage(t *testing.T) {
 		{"two servers", []string{"request", "m", "x", "--embedded", "--nats-url", "nats://h"}, 2, "", "exclude"},
 		{"max tokens of payloads", []string{"request", "m", "x", "--payloads", "--max-tokens", "3"}, 2, "", "exclude"},
 		{"beam of payloads", []string{"request", "m", "x", "--payloads", "--beam", "3"}, 2, "", "--beam and --payloads exclude"},
+		{"ramps of payloads", []string{"request", "m", "x", "--payloads", "--ramps"}, 2, "", "--ramps and --payloads exclude"},
 		{"log-probabilities as text", []string{"request", "m", "x", "--logprobs", "3"}, 2, "", "--logprobs needs --json"},
 		{"bad seed", []string{"request", "m", "x", "--seed", "-1"}, 2, "", "--seed"},
 		{"demo of no model", []string{"demo", "--model", "m"}, 2, "", "one of g2p-en, kjv-lm"},

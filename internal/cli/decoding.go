@@ -15,6 +15,7 @@ type decodingFlags struct {
 	seed                  uint64
 	stop                  []string
 	beam, nBest, logProbs int
+	ramps                 bool
 	given                 func(name string) bool
 }
 
@@ -30,12 +31,13 @@ func (f *decodingFlags) bind(set *pflag.FlagSet) {
 	set.IntVar(&f.beam, "beam", 0, "search with so many hypotheses (default none)")
 	set.IntVar(&f.nBest, "n-best", 0, "print so many hypotheses of a search, each after its log-probability")
 	set.IntVar(&f.logProbs, "logprobs", 0, "with --json: most probable tokens to report for each token")
+	set.BoolVar(&f.ramps, "ramps", false, "print what each layer of a classifier says, a line for each")
 }
 
 // first returns the name of a flag that was given, or nothing.
 func (f *decodingFlags) first() string {
 	for _, name := range []string{
-		"max-tokens", "temperature", "top-k", "top-p", "seed", "stop", "beam", "n-best", "logprobs",
+		"max-tokens", "temperature", "top-k", "top-p", "seed", "stop", "beam", "n-best", "logprobs", "ramps",
 	} {
 		if f.given(name) {
 			return name
@@ -55,6 +57,7 @@ func (f *decodingFlags) set(p *broker.Params) {
 	p.BeamWidth = chosen(f, "beam", &f.beam)
 	p.NBest = chosen(f, "n-best", &f.nBest)
 	p.LogProbs = chosen(f, "logprobs", &f.logProbs)
+	p.Ramps = f.ramps
 }
 
 // chosen returns a value whose flag was given, else nil.

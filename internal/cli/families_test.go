@@ -91,6 +91,7 @@ func TestRequestFamilies(t *testing.T) {
 		out  string // a pattern
 	}{
 		{"label", []string{"langid", "Tous les êtres humains"}, `^fr  (1\.0000|0\.\d{4})\n$`},
+		{"label of each layer", []string{"langid", "Tous les êtres humains", "--ramps"}, `^([a-z]{2}  (1\.0000|0\.\d{4})\n){5}fr  (1\.0000|0\.\d{4})\n$`},
 		{"tree", []string{"listops", "( ( ( [MAX 2 ) 9 ) ] )"}, `^9  (1\.0000|0\.\d{4})\n$`},
 		{"language model", []string{"kjv-lm", "esti", "--max-tokens", "16"}, `^m the son of Amm\n$`},
 		{"stop", []string{"kjv-lm", "esti", "--max-tokens", "16", "--stop", "x", "--stop", " of"}, `^m the son\n$`},
@@ -112,6 +113,10 @@ func TestRequestFamilies(t *testing.T) {
 	t.Run("parameter of another family", func(t *testing.T) {
 		t.Parallel()
 		run(t, "", "request", "--nats-url", url, "langid", "hello", "--beam", "2").want(t, 1, "", "unsupported_parameter: beam_width")
+	})
+	t.Run("ramps of another family", func(t *testing.T) {
+		t.Parallel()
+		run(t, "", "request", "--nats-url", url, "listops", "2", "--ramps").want(t, 1, "", "unsupported_parameter: ramps")
 	})
 	t.Run("sampling", func(t *testing.T) {
 		t.Parallel()

@@ -48,7 +48,8 @@ func newRequest(s streams) *cobra.Command {
 tokens arrive. Without an INPUT it reads one from each line of stdin. However
 many there are, the outputs are in the order of the inputs, one per line.
 
-The output of a model that classifies is the label and its probability. That of
+The output of a model that classifies is the label and its probability, or with
+--ramps those of each layer, from the first to the last, a line for each. That of
 a search is printed when it has ended; on a terminal it shows while it changes.
 
 The server is --nats-url, else CELLMQ_NATS_URL, else nats://127.0.0.1:4222.`,
@@ -56,6 +57,7 @@ The server is --nats-url, else CELLMQ_NATS_URL, else nats://127.0.0.1:4222.`,
   cellmq request g2p-en serendipity --beam 4 --n-best 3
   cellmq request kjv-lm "In the beginning" --temperature 0.8 --seed 1 --stop "."
   cellmq request langid "Todos los seres humanos nacen libres"
+  cellmq request langid "Todos los seres humanos" --ramps
   cellmq request g2p-en --json neural
   cellmq request g2p-en < words.txt > phonemes.txt
   echo '{"input": "neural", "max_tokens": 3}' | cellmq request g2p-en --payloads

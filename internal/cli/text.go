@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,7 +10,8 @@ import (
 
 // textOutput turns the frames of a request into the text to print: the deltas of
 // token frames, and from the final whatever of the output they left out; the
-// label of a classification; or the best hypotheses of a search.
+// label of a classification, or of each of its layers; or the best hypotheses
+// of a search.
 type textOutput struct {
 	whole   bool // nothing is printed before the final, as for a search
 	printed strings.Builder
@@ -26,8 +28,10 @@ func (o *textOutput) add(f *broker.Frame) string {
 		if o.printed.Len() > 0 {
 			text = "\n" + text
 		}
+	case f.Type == broker.FrameFinal && len(f.Final.Layers) > 0:
+		text = layers(f.Final.Layers)
 	case f.Type == broker.FrameFinal && f.Final.Label != "":
-		text = classification(f.Final)
+		text = classification(f.Final.Label, f.Final.Scores)
 	case f.Type == broker.FrameFinal:
 		rest, continues := strings.CutPrefix(f.Text, o.printed.String())
 		switch {
@@ -51,11 +55,21 @@ func alternatives(all []broker.Alternative) string {
 }
 
 // classification returns a label and its probability.
-func classification(f *broker.Final) string {
-	for _, s := range f.Scores {
-		if s.Label == f.Label {
-			return fmt.Sprintf("%s  %.4f", f.Label, s.Value)
+func classification(label string, scores []broker.Score) string {
+	for _, s := range scores {
+		if s.Label == label {
+			return fmt.Sprintf("%s  %.4f", label, s.Value)
 		}
 	}
-	return f.Label
+	return label
+}
+
+// layers returns a line for each layer of a classifier: what it says, or a dash
+// for one without a ramp.
+func layers(all []broker.Layer) string {
+	lines := make([]string, len(all))
+	for i, l := range all {
+		lines[i] = cmp.Or(classification(l.Label, l.Scores), "-")
+	}
+	return strings.Join(lines, "\n")
 }

@@ -18,6 +18,11 @@ func TestTextOutput(t *testing.T) {
 	best.Final.Alternatives = []broker.Alternative{{Text: "ab", LogProb: -0.5}, {Text: "c", LogProb: -2}}
 	label := final("")
 	label.Final.Label, label.Final.Scores = "en", []broker.Score{{Label: "de", Value: 0.25}, {Label: "en", Value: 0.75}}
+	layers := label
+	layers.Final = &broker.Final{Label: "en", Scores: label.Final.Scores, Layers: []broker.Layer{
+		{Label: "de", Scores: []broker.Score{{Label: "de", Value: 0.5}, {Label: "en", Value: 0.5}}}, {},
+		{Label: "en", Scores: label.Final.Scores},
+	}}
 	cases := []struct {
 		name   string
 		whole  bool
@@ -32,6 +37,7 @@ func TestTextOutput(t *testing.T) {
 		{"best of a search", true, []broker.Frame{token("ab"), best}, "-0.5000  ab\n-2.0000  c"},
 		{"best of a payload's search", false, []broker.Frame{token("ab"), best}, "ab\n-0.5000  ab\n-2.0000  c"},
 		{"label", false, []broker.Frame{label}, "en  0.7500"},
+		{"label of each layer", false, []broker.Frame{layers}, "de  0.5000\n-\nen  0.7500"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
