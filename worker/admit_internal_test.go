@@ -58,13 +58,19 @@ func TestPanicWhileUnfolding(t *testing.T) {
 	if text := log.String(); strings.Count(text, "unfolding panicked") != 2 || !strings.Contains(text, "durable001") || strings.Contains(text, "secret") {
 		t.Errorf("log %s", text)
 	}
+	until(t, "all leave", func() bool { return w.Running() == 0 && w.realtime.Free() == w.cfg.realtimeSlots() })
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for wait := time.After(10 * time.Second); w.Running() > 0 || w.realtime.Free() != w.cfg.realtimeSlots(); {
+	for wait := time.After(30 * time.Second); !condition(); {
 		select {
 		case <-tick.C:
 		case <-wait:
-			t.Fatalf("%d running, %d free realtime slots", w.Running(), w.realtime.Free())
+			t.Fatalf("not in time: %s", what)
 		}
 	}
 }
@@ -89,7 +95,7 @@ func startBroken(t *testing.T, log *lockedBuffer, broken, sound string) (*Worker
 	server := brokertest.Server(t)
 	cfg := DefaultConfig()
 	cfg.NatsURL, cfg.AdminAddress, cfg.Profile, cfg.Grace = server.URL(), "", 0, 0
-	w, err := New(cfg, Deps{Models: found, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError}))})
+	w, err := New(cfg, Deps{Models: found, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,11 +108,7 @@ func startBroken(t *testing.T, log *lockedBuffer, broken, sound string) (*Worker
 			t.Errorf("worker ended with %v", err)
 		}
 	})
-	select {
-	case <-w.Ready():
-	case <-time.After(30 * time.Second):
-		t.Fatal("worker is not ready")
-	}
+	until(t, "it serves", func() bool { return strings.Contains(log.String(), "msg=serving") }) // nobody reads served now
 	w.served[broken].model = &models.Model{}
 	return w, server
 }

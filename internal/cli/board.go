@@ -69,7 +69,7 @@ func (b *board) show(i int, f *broker.Frame) {
 func ended(f *broker.Frame) string {
 	ms := f.Final.Timing.Total.Milliseconds()
 	if f.Final.Label != "" {
-		return fmt.Sprintf("%s  (%d ms)", classification(f.Final), ms)
+		return fmt.Sprintf("%s  (%d ms)", classification(f.Final.Label, f.Final.Scores), ms)
 	}
 	tokens := "tokens"
 	if len(f.Tokens) == 1 {
