@@ -267,11 +267,16 @@ func TestRamps(t *testing.T) {
 			}
 		}
 	}
-	for i, payload := range []string{fmt.Sprintf(`{"input": %q}`, frenchText), fmt.Sprintf(`{"input": %q, "ramps": false}`, frenchText)} {
-		if x := finalOf(t, exchange(t, nc, "realtime", "langid", fmt.Sprintf("noramps%d", i), payload)).Final; x.Label != "fr" || x.Layers != nil {
-			t.Errorf("%s: %+v", payload, x)
+	t.Run("without", func(t *testing.T) {
+		t.Parallel()
+		asked := finalOf(t, exchange(t, nc, "realtime", "langid", "ramps0000", payloads["json"])).Final
+		for i, params := range []string{"", `, "ramps": false`} {
+			x := finalOf(t, exchange(t, nc, "realtime", "langid", fmt.Sprintf("noramps%d", i), fmt.Sprintf(`{"input": %q%s}`, frenchText, params))).Final
+			if x.Label != asked.Label || !slices.Equal(x.Scores, asked.Scores) || x.Layers != nil {
+				t.Errorf("without ramps %+v, with them %+v", x, asked)
+			}
 		}
-	}
+	})
 }
 
 // checkLayer wants a layer to name the most probable of 21 classes.

@@ -20,7 +20,8 @@ func TestTextOutput(t *testing.T) {
 	label.Final.Label, label.Final.Scores = "en", []broker.Score{{Label: "de", Value: 0.25}, {Label: "en", Value: 0.75}}
 	layers := label
 	layers.Final = &broker.Final{Label: "en", Scores: label.Final.Scores, Layers: []broker.Layer{
-		{Label: "de", Scores: []broker.Score{{Label: "de", Value: 0.5}, {Label: "en", Value: 0.5}}}, {},
+		{Label: "de", Scores: []broker.Score{{Label: "de", Value: 0.5}, {Label: "en", Value: 0.5}}},
+		{},
 		{Label: "en", Scores: label.Final.Scores},
 	}}
 	cases := []struct {
