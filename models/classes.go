@@ -2,9 +2,10 @@ package models
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/cellmq/cellmq/models/decode"
 )
 
 // The bounds of a class's name.
@@ -59,7 +60,7 @@ func say(labels []string, logits []float32) Layer {
 	}
 	weights, sum := make([]float64, len(logits)), 0.0
 	for i, v := range logits {
-		weights[i] = exponential(float64(v) - float64(logits[best]))
+		weights[i] = decode.Exp(float64(v) - float64(logits[best]))
 		sum += weights[i]
 	}
 	l := Layer{Label: labels[best], Scores: make([]Score, len(logits))}
@@ -67,31 +68,4 @@ func say(labels []string, logits []float32) Layer {
 		l.Scores[i] = Score{Label: labels[i], Probability: float32(w / sum)}
 	}
 	return l
-}
-
-// exponential returns e^x for x <= 0, within 1e-11 relative, and 0 below -708.
-// It is the one that package decode draws with, so that scores too have the
-// same bits on every architecture: each product is rounded before it is added
-// to, whatever the machine could fuse.
-func exponential(x float64) float64 {
-	const (
-		ln2High = 0x1.62e42feep-1 // few bits: its small multiples are exact
-		ln2Low  = 0x1.a39ef35793c76p-33
-	)
-	if x < -708 {
-		return 0
-	}
-	n := math.RoundToEven(float64(x * (1 / math.Ln2)))
-	r := x - float64(n*ln2High)
-	r -= float64(n * ln2Low)
-	p := float64(1.0/362880*r) + 1.0/40320 // 1/9! and 1/8!, and so on
-	p = float64(p*r) + 1.0/5040
-	p = float64(p*r) + 1.0/720
-	p = float64(p*r) + 1.0/120
-	p = float64(p*r) + 1.0/24
-	p = float64(p*r) + 1.0/6
-	p = float64(p*r) + 1.0/2
-	y := float64(float64(r*r)*p) + r
-	y++
-	return float64(y * math.Float64frombits(uint64(int64(n)+1023)<<52))
 }

@@ -22,11 +22,11 @@ const (
 	e9 = e8 / 9
 )
 
-// exp returns e^x for x <= 0, within 1e-11 relative, far closer than what
+// Exp returns e^x for x <= 0, within 1e-11 relative, far closer than what
 // rounding did to a logit, and 0 below -708. Each product is rounded before it
 // is added to, so that the result is the same on machines that could fuse the
 // two.
-func exp(x float64) float64 {
+func Exp(x float64) float64 {
 	if x < -708 {
 		return 0
 	}

@@ -62,20 +62,20 @@ func TestUniform(t *testing.T) {
 
 func TestExp(t *testing.T) {
 	t.Parallel()
-	if exp(0) != 1 || exp(math.Inf(-1)) != 0 || exp(-709) != 0 {
-		t.Errorf("got %v, %v, %v", exp(0), exp(math.Inf(-1)), exp(-709))
+	if Exp(0) != 1 || Exp(math.Inf(-1)) != 0 || Exp(-709) != 0 {
+		t.Errorf("got %v, %v, %v", Exp(0), Exp(math.Inf(-1)), Exp(-709))
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200000 {
 		x := -708 * math.Pow(rng.Float64(), 4)
-		if got, want := exp(x), math.Exp(x); math.Abs(got-want) > 1e-11*want {
-			t.Fatalf("exp(%v) = %v, want %v", x, got, want)
+		if got, want := Exp(x), math.Exp(x); math.Abs(got-want) > 1e-11*want {
+			t.Fatalf("Exp(%v) = %v, want %v", x, got, want)
 		}
 	}
 	// The bits are the same on every machine.
 	for x, want := range map[float64]uint64{-1: 0x3fd78b56362ca968, -0.5: 0x3fe368b2fc6f95af, -100: 0x36ea8c1f14e2aede} {
-		if got := math.Float64bits(exp(x)); got != want {
-			t.Errorf("exp(%v) has the bits %x, want %x", x, got, want)
+		if got := math.Float64bits(Exp(x)); got != want {
+			t.Errorf("Exp(%v) has the bits %x, want %x", x, got, want)
 		}
 	}
 }

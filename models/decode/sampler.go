@@ -50,7 +50,7 @@ func (d *sampler) choose(logits []float32, step uint64) int32 {
 
 // weight returns a token's share relative to that of the most probable.
 func (d *sampler) weight(x, largest float32) float64 {
-	return exp(float64((float64(x) - float64(largest)) * d.sharpness))
+	return Exp(float64((float64(x) - float64(largest)) * d.sharpness))
 }
 
 // share computes the shares of all tokens and returns their sum.
