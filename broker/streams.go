@@ -152,7 +152,9 @@ func priorities() []Priority { return []Priority{High, Std, Low} }
 
 func consumerName(model string, p Priority) string { return model + "_" + string(p) }
 
-// ensureConsumer also remembers the consumer's creation time.
+// ensureConsumer also remembers the consumer's creation time. It asks for that
+// separately: the first answer of a restarted server to a create or update bears
+// the time when it recovered the consumer, every other one the stored time.
 func (c *Conn) ensureConsumer(ctx context.Context, model string, p Priority) error {
 	name := consumerName(model, p)
 	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.cfg.Stream.Name, jetstream.ConsumerConfig{
@@ -166,8 +168,12 @@ func (c *Conn) ensureConsumer(ctx context.Context, model string, p Priority) err
 	if err != nil {
 		return fmt.Errorf("ensure consumer %s: %w", name, err)
 	}
+	info, err := consumer.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("ensure consumer %s: ask for its creation time: %w", name, err)
+	}
 	c.mu.Lock()
-	c.epochs[name] = uint64(consumer.CachedInfo().Created.UnixMilli())
+	c.epochs[name] = uint64(info.Created.UnixMilli())
 	c.mu.Unlock()
 	return nil
 }
