@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"slices"
@@ -132,7 +133,7 @@ func (m *Model) compare(c goldenCase, r *Request, out Output) error {
 	for i, t := range out.Tokens {
 		ids[i] = t.ID
 	}
-	text := r.Text(out.Tokens, 0)
+	text, outcome := r.Text(out.Tokens, 0), r.Outcome()
 	switch {
 	case !slices.Equal(ids, c.Tokens):
 		return m.differs(c, "tokens", ids, c.Tokens)
@@ -140,8 +141,8 @@ func (m *Model) compare(c goldenCase, r *Request, out Output) error {
 		return m.differs(c, "text", strconv.Quote(text), strconv.Quote(c.Text))
 	case finishReason(out.Reason) != c.FinishReason:
 		return m.differs(c, "finish_reason", strconv.Quote(finishReason(out.Reason)), strconv.Quote(c.FinishReason))
-	case c.Label != "":
-		return m.compareLabel(c, r.Outcome())
+	case c.Label != "" || outcome.Label != "": // a line without the label would verify nothing
+		return m.compareLabel(c, outcome)
 	case c.LogProb != nil:
 		return m.compareLogProb(c, "logprob", r.LogProb(), *c.LogProb)
 	}
@@ -205,7 +206,13 @@ func readGolden(fsys fs.FS) ([]goldenCase, error) {
 		c := goldenCase{line: n}
 		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&c); err != nil {
+		err := d.Decode(&c)
+		if err == nil {
+			if _, after := d.Token(); !errors.Is(after, io.EOF) {
+				err = errors.New("something follows the object")
+			}
+		}
+		if err != nil {
 			return nil, &ConfigError{File: goldenFile, Field: fmt.Sprintf("line %d", n), Err: brief.Error(err)}
 		}
 		cases = append(cases, c)

@@ -70,6 +70,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"weights are no safetensors", file("model.safetensors", "hello, weights"), "model.safetensors: safetensors header length"},
 		{"other sizes", set(map[string]any{"decoder_hidden_size": 25}), "tensor decoder.bias_ih_l0: shape [104], [100] wanted"},
 		{"golden is no JSON", file("golden.jsonl", "{}\n{"), "golden.jsonl: line 2: "},
+		{"golden has two objects in a line", file("golden.jsonl", `{"input":"a"} {"input":"b"}`), "golden.jsonl: line 1: "},
 		{"golden has an unknown key", file("golden.jsonl", `{"inputs":"a"}`), "golden.jsonl: line 1: "},
 	}
 	for _, tt := range tests {

@@ -117,7 +117,8 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 	hint := time.AfterFunc(silence, d.hint)
 	defer hint.Stop()
 	var cut error
-	output := &textOutput{whole: d.options.decoding.beam > 1}
+	// Somebody sees a terminal; a pipe wants whole outputs and nothing else.
+	output := &textOutput{whole: d.options.decoding.beam > 1 || !isTerminal(d.streams.out)}
 	for frame, err := range stream.Frames() {
 		hint.Stop()
 		if d.options.json && frame.Type != "" {

@@ -44,9 +44,11 @@ func newRequest(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "request MODEL [INPUT...]",
 		Short: "Send requests and print what comes back as it comes",
-		Long: `request publishes each input as one request and prints its output while the
-tokens arrive. Without an INPUT it reads one from each line of stdin. However
-many there are, the outputs are in the order of the inputs, one per line.
+		Long: `request publishes each input as one request and prints its output, on a terminal
+while the tokens arrive, elsewhere when it is whole. Without an INPUT it reads one
+from each line of stdin. However many there are, the outputs are in the order of
+the inputs, one per line; an output that has line breaks of its own takes several,
+which --json keeps apart.
 
 The output of a model that classifies is the label and its probability, or with
 --ramps those of each layer, from the first to the last, a line for each. That of

@@ -47,7 +47,7 @@ func (sink) Deliver(results []cellrt.Result) {
 // New returns a runner for a program with the given number of slots, and for
 // more programs with as many each. Nothing runs until [Runner.Serve] does.
 func New(p *cellrt.Program, slots int, cfg cellrt.Config, more ...*cellrt.Program) (*Runner, error) {
-	rt, err := cellrt.New(cfg, cpu.New(cpu.Config{}), sink{})
+	rt, err := cellrt.New(cfg, cpu.New(cpu.Config{SplitWork: 1}), sink{})
 	if err != nil {
 		return nil, fmt.Errorf("make runtime: %w", err)
 	}
