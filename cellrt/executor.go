@@ -10,7 +10,7 @@ type executor struct {
 	threads int
 	ready   int // nodes left waiting when the round began
 
-	round  []*flight // batches given out at once; the memory of earlier ones stays
+	round  []*flight // batches given out at once; the scratch of earlier ones stays
 	length int       // of the round
 }
 
@@ -30,6 +30,7 @@ func (e *executor) run() {
 		}
 		e.complete()
 		e.trace()
+		e.forget()
 	}
 }
 
@@ -114,4 +115,13 @@ func (e *executor) trace() {
 			Rows: len(f.batch.Rows), Ready: e.ready, Duration: f.took,
 		})
 	}
+}
+
+// forget lets go of what the round ran: an executor that waits keeps no
+// unloaded model in memory.
+func (e *executor) forget() {
+	for _, f := range e.round[:e.length] {
+		f.batch.Model, f.batch.Cell, f.runner = nil, nil, nil
+	}
+	e.length = 0
 }

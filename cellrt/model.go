@@ -44,6 +44,14 @@ func (m *Model) grow(executors int) {
 	}
 }
 
+// rest takes the threads of an executor's runner away. A model that was loaded
+// while the executor was on its way out has no runner for it.
+func (m *Model) rest(executor int) {
+	if executor < len(m.runners) {
+		m.runners[executor].SetThreads(1)
+	}
+}
+
 // queue returns the ready queue of a cell of the model's program.
 func (m *Model) queue(c *Cell) *readyQueue {
 	if c == nil || c.index >= len(m.queues) || m.queues[c.index].cell != c {

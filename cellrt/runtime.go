@@ -87,6 +87,7 @@ func (r *Runtime) Unload(m *Model) error {
 	if err := r.sched.Remove(m); err != nil {
 		return err
 	}
+	r.sched.frontier = Frontier{} // its scratch names cells, and these hold the weights
 	for _, runner := range m.runners {
 		runner.SetThreads(1)
 	}

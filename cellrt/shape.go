@@ -79,7 +79,7 @@ func (r *Runtime) startExecutors() {
 // retire takes note that an executor ends. The caller holds the lock.
 func (r *Runtime) retire(e *executor) {
 	for _, m := range r.sched.models {
-		m.runners[e.number].SetThreads(1)
+		m.rest(e.number)
 	}
 	r.running[e.number] = false
 	r.wake.Signal() // what it was woken for is another's now
