@@ -2,10 +2,15 @@ package broker
 
 import (
 	"fmt"
+	"math"
 )
 
-// appendRequest appends a request's payload.
+// appendRequest appends a request's payload. Parameters that no payload can
+// carry are an [*Error].
 func appendRequest(dst []byte, enc Encoding, in *Input, p *Params) ([]byte, error) {
+	if err := p.checkFinite(); err != nil {
+		return dst, err
+	}
 	meta, err := p.Meta.in(enc)
 	if err != nil {
 		return dst, fmt.Errorf("append request: %w", err)
@@ -42,6 +47,19 @@ func appendRequest(dst []byte, enc Encoding, in *Input, p *Params) ([]byte, erro
 	w.meta(meta)
 	w.close()
 	return w.b, nil
+}
+
+// checkFinite refuses what would be written as null, and so read as absent.
+func (p *Params) checkFinite() error {
+	for _, f := range []struct {
+		key   string
+		value *float64
+	}{{"temperature", p.Temperature}, {"top_p", p.TopP}} {
+		if v := f.value; v != nil && (math.IsNaN(*v) || math.IsInf(*v, 0)) {
+			return badRequest("%s: not finite", f.key)
+		}
+	}
+	return nil
 }
 
 func (w *writer) optInt(key string, v *int) {

@@ -41,8 +41,10 @@ func (d *decoder) durable(m message, sequence uint64, published, now time.Time) 
 		}
 		r.ID = fmt.Sprintf("s%010d", sequence)
 	}
-	if ValidClient(r.Client) {
-		r.Reply = d.subjects.out(r.Client, r.ID)
+	// A malformed client's name was a token of a subject: mostly it can be one
+	// again, and whoever published it may hear why it is refused.
+	if out := d.subjects.out(r.Client, r.ID); publishable(out) {
+		r.Reply = out
 	}
 	if to := headerValue(m.header, HeaderReplyTo); to != "" {
 		if d.replyToAllowed(to) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"math"
 	"runtime"
 	"strings"
@@ -205,6 +206,56 @@ func TestBadRequests(t *testing.T) {
 				t.Errorf("cannot be answered: %+v", r)
 			}
 		})
+	}
+}
+
+// TestNotFiniteParams wants a parameter that no encoding can carry to be
+// refused before it is sent.
+func TestNotFiniteParams(t *testing.T) {
+	t.Parallel()
+	for _, enc := range []Encoding{MsgPack, JSON} {
+		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+			for field, p := range map[string]*Params{"temperature": {Temperature: &v}, "top_p": {TopP: &v}} {
+				_, err := appendRequest(nil, enc, &Input{Text: "x"}, p)
+				var bad *Error
+				if !errors.As(err, &bad) || bad.Code != CodeBadRequest || !strings.Contains(bad.Message, field) {
+					t.Errorf("encoding %d, %s %v: %v", enc, field, v, err)
+				}
+			}
+		}
+	}
+}
+
+// TestDurableReply wants every request to be answerable whose client token can
+// be part of a reply subject.
+func TestDurableReply(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 65)
+	tests := []struct{ client, id, reply, names string }{
+		{"me", "abcdefgh", "infer.out.me.abcdefgh", ""},
+		{"me", "", "infer.out.me.s0000000012", ""},
+		{"me", "no good!", "infer.out.me.s0000000012", HeaderID},
+		{"m@e", "", "infer.out.m@e.s0000000012", "client"},
+		{"m@e", "no good!", "infer.out.m@e.s0000000012", "client"},
+		{"m@e", "abcdefgh", "infer.out.m@e.abcdefgh", "client"},
+		{"grün", "", "infer.out.grün.s0000000012", "client"},
+		{long, "", "infer.out." + long + ".s0000000012", "client"},
+		{strings.Repeat("x", 600), "", "", "client"},
+		{"*", "", "", "client"},
+		{">", "", "", "client"},
+		{"a b", "", "", "client"},
+		{"", "", "", "client"},
+	}
+	now := time.Now()
+	for _, tt := range tests {
+		h := nats.Header{HeaderID: {tt.id}}
+		r, bad := newTestDecoder().durable(message{subject: "infer.req.m.std." + tt.client, header: h, payload: []byte("x")}, 12, now, now)
+		if r.Reply != tt.reply || !ValidID(r.ID) || (bad == nil) != (tt.names == "") {
+			t.Errorf("client %.20q, id %q: reply %.80q, %v", tt.client, tt.id, r.Reply, bad)
+		}
+		if bad != nil && (bad.Code != CodeBadRequest || !strings.Contains(bad.Message, tt.names) || len(bad.Message) > 200) {
+			t.Errorf("client %.20q, id %q: %v, want %s", tt.client, tt.id, bad, tt.names)
+		}
 	}
 }
 

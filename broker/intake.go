@@ -58,7 +58,10 @@ type IntakeStats struct {
 	Pulls uint64
 	// Delivered requests; Redelivered ones had been delivered before.
 	Delivered, Redelivered uint64
-	// Unanswerable requests named no usable client and were rejected.
+	// Unanswerable requests were rejected without a frame: their client's name
+	// has white space, control characters or wildcards, or is too long for a
+	// reply subject of 512 bytes. Other malformed names are delivered, with
+	// [Delivery.Err] set.
 	Unanswerable uint64
 	// Failures of pulls: lost answers, missing consumers.
 	Failures uint64

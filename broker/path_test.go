@@ -208,3 +208,46 @@ func TestPlainClient(t *testing.T) {
 		}
 	}
 }
+
+// TestMalformedNamesAreAnswered publishes names that are none: as the subject
+// of the answer can be told, there is one.
+func TestMalformedNamesAreAnswered(t *testing.T) {
+	t.Parallel()
+	_, conn := setup(t, broker.Config{})
+	w := startWorker(t, conn, []string{"echo"}, 2, echo)
+	nc := conn.NATS()
+	sub, err := nc.SubscribeSync("infer.out.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ client, id, names string }{
+		{"m@e", "", "client"}, {"me", "no good!", broker.HeaderID}, {"m@e", "no good!", "client"},
+	} {
+		m := &nats.Msg{Subject: "infer.req.echo.std." + tt.client, Data: []byte("hi")}
+		if tt.id != "" {
+			m.Header = nats.Header{broker.HeaderID: {tt.id}}
+		}
+		stored, err := js.PublishMsg(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := sub.NextMsg(10 * time.Second)
+		if err != nil {
+			t.Fatalf("client %s, id %q: %v", tt.client, tt.id, err)
+		}
+		id := fmt.Sprintf("s%010d", stored.Sequence)
+		f, err := broker.DecodeFrame(answer.Data)
+		if err != nil || answer.Subject != "infer.out."+tt.client+"."+id || f.Type != broker.FrameError || f.ID != id ||
+			f.Error.Code != broker.CodeBadRequest || !strings.Contains(f.Error.Message, tt.names) {
+			t.Errorf("client %s, id %q: %s on %s, %v", tt.client, tt.id, answer.Data, answer.Subject, err)
+		}
+	}
+	eventually(t, "they are rejected", func() bool { return queueEmpty(t, conn) })
+	if st := w.intake.Stats(); st.Unanswerable != 0 || st.Delivered != 3 {
+		t.Errorf("%+v", st)
+	}
+}

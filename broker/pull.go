@@ -284,7 +284,7 @@ func (l *loop) delivery(q *queue, e event) (d *Delivery, pending uint64) {
 	if req.Reply == "" {
 		l.intake.stats.unanswerable.Add(1)
 		l.conn.log.Warn("request cannot be answered", slog.String("model", q.model), slog.Uint64("sequence", meta.Sequence.Stream))
-		if err := lease.Reject("no usable client name"); err != nil {
+		if err := lease.Reject("client name cannot be part of a reply subject"); err != nil {
 			l.conn.log.Warn("request not rejected", slog.Any("error", err))
 		}
 		return nil, 0

@@ -101,7 +101,7 @@ func (s subjects) parseRequest(subject string) (model string, p Priority, client
 	case !p.valid():
 		err = fmt.Errorf("priority %q is not high, std or low", string(p))
 	case !ValidClient(client):
-		err = fmt.Errorf("client %q is not [A-Za-z0-9_-]{1,%d}", client, maxClientName)
+		err = fmt.Errorf("client %q is not [A-Za-z0-9_-]{1,%d}", clip(client), maxClientName)
 	}
 	return model, p, client, err
 }

@@ -26,3 +26,42 @@ func TestTerminalFrameIsNeverOld(t *testing.T) {
 		}
 	}
 }
+
+// TestOneTerminalFrame has two workers with the same lease, both of which
+// answer: the reader gets one terminal frame and each token once.
+func TestOneTerminalFrame(t *testing.T) {
+	t.Parallel()
+	c := &Client{cfg: ClientConfig{QueueFrames: 8}, streams: map[string]*Stream{}}
+	s := newStream(c, "m", &RequestOptions{ID: "request1"})
+	frames := []Frame{
+		{Type: FrameToken, Seq: 0, Tokens: []int32{1}, Text: "x"},
+		{Type: FrameToken, Seq: 1, Tokens: []int32{2}, Index: 1, Text: "y"},
+		{Type: FrameFinal, Seq: 2, Text: "xy", Tokens: []int32{1, 2}, Final: &Final{}},
+	}
+	for i := range frames { // in turns, the second worker one frame behind
+		first := frames[i]
+		first.Epoch, first.Attempt = 1, 1
+		s.push(first)
+		if i > 0 {
+			second := frames[i-1]
+			second.Epoch, second.Attempt = 1, 1
+			s.push(second)
+		}
+	}
+	s.push(Frame{Type: FrameError, Epoch: 1, Attempt: 1, Seq: 3, Error: NewError(CodeInternal, "x")})
+	var text string
+	var terminal int
+	for f, err := range s.Frames() {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case f.Type.Terminal():
+			terminal++
+		default:
+			text += f.Text
+		}
+	}
+	if text != "xy" || terminal != 1 {
+		t.Errorf("streamed %q and %d terminal frames", text, terminal)
+	}
+}
