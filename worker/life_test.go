@@ -329,6 +329,12 @@ func TestAdminPages(t *testing.T) {
 	if n := metric(t, w, `cellmq_slots{path="durable"}`); n != 16 {
 		t.Errorf("%v slots", n)
 	}
+	// What polls hold is free: only the endless request takes a slot.
+	for path, want := range map[string]float64{"durable": 15, "realtime": 16} {
+		if n := metric(t, w, `cellmq_free_slots{path="`+path+`"}`); n != want {
+			t.Errorf("%v slots of the %s path are free, want %v", n, path, want)
+		}
+	}
 	w.stop() // drains: the endless request goes on
 	eventually(t, "not ready any more", func() bool {
 		status, body := get(t, w, "/readyz")

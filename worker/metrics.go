@@ -85,9 +85,8 @@ func (m *metrics) closed(r *run, outcome string, now time.Time) {
 
 // live are the figures that are read where they live when somebody asks.
 type live struct {
-	running     func() int
+	running     func() (durable, realtime int)
 	slots       func() (durable, realtime int)
-	free        func() (durable, realtime int)
 	stats       func() cellrt.Stats
 	runningDesc *prometheus.Desc
 	slotsDesc   *prometheus.Desc
@@ -104,14 +103,13 @@ func newLive(w *Worker) *live {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &live{
-		running: w.table.count,
+		running: func() (int, int) { return countPaths(w.table.all()) },
 		slots:   func() (int, int) { return w.cfg.Slots, w.cfg.realtimeSlots() },
-		free:    func() (int, int) { return w.durable.Free(), w.realtime.Free() },
 		stats:   w.runtime.Stats,
 
 		runningDesc: desc("cellmq_running_requests", "Requests that run now."),
 		slotsDesc:   desc("cellmq_slots", "Requests that can run at the same time.", "path"),
-		freeDesc:    desc("cellmq_free_slots", "Slots that nobody holds and no pull has asked requests for.", "path"),
+		freeDesc:    desc("cellmq_free_slots", "Slots of the path that no running request takes.", "path"),
 		tokensDesc:  desc("cellmq_tokens_total", "Tokens emitted."),
 		stepsDesc:   desc("cellmq_steps_total", "Steps run.", "model", "cell"),
 		rowsDesc:    desc("cellmq_rows_total", "Rows run.", "model", "cell"),
@@ -136,13 +134,14 @@ func (l *live) Collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	gauge(l.runningDesc, l.running())
-	durable, realtime := l.slots()
-	gauge(l.slotsDesc, durable, "durable")
-	gauge(l.slotsDesc, realtime, "realtime")
-	durable, realtime = l.free()
-	gauge(l.freeDesc, durable, "durable")
-	gauge(l.freeDesc, realtime, "realtime")
+	durable, realtime := l.running()
+	durableSlots, realtimeSlots := l.slots()
+	gauge(l.runningDesc, durable+realtime)
+	gauge(l.slotsDesc, durableSlots, "durable")
+	gauge(l.slotsDesc, realtimeSlots, "realtime")
+	// Not the credits: an idle queue's poll holds one, and no request runs.
+	gauge(l.freeDesc, max(durableSlots-durable, 0), "durable")
+	gauge(l.freeDesc, max(realtimeSlots-realtime, 0), "realtime")
 	stats := l.stats()
 	counter(l.tokensDesc, stats.Tokens)
 	counter(l.paddedDesc, stats.PaddedRows)
@@ -150,4 +149,16 @@ func (l *live) Collect(ch chan<- prometheus.Metric) {
 		counter(l.stepsDesc, c.Steps, c.Program, c.Cell)
 		counter(l.rowsDesc, c.Rows, c.Program, c.Cell)
 	}
+}
+
+// countPaths counts the runs of each path.
+func countPaths(runs []*run) (durable, realtime int) {
+	for _, r := range runs {
+		if r.req.Durable {
+			durable++
+		} else {
+			realtime++
+		}
+	}
+	return durable, realtime
 }
