@@ -225,7 +225,7 @@ func TestMalformedNamesAreAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ client, id, names string }{
-		{"m@e", "", "client"}, {"me", "no good!", broker.HeaderID}, {"m@e", "no good!", "client"},
+		{"m@e", "", "client"}, {"me", "no good!", broker.HeaderID}, {"m@e", "no good?", "client"},
 	} {
 		m := &nats.Msg{Subject: "infer.req.echo.std." + tt.client, Data: []byte("hi")}
 		if tt.id != "" {

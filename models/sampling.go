@@ -77,7 +77,7 @@ func sampling(p Params) (decode.Sampling, error) {
 		}
 		s.Temperature = *t
 	}
-	if err := within("top_k", p.TopK, 1, math.MaxInt, &s.TopK); err != nil {
+	if err := within("top_k", p.TopK, 1, math.MaxInt32, &s.TopK); err != nil {
 		return s, err
 	}
 	if t := p.TopP; t != nil {

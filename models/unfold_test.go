@@ -47,7 +47,7 @@ func TestUnfoldRefuses(t *testing.T) {
 		{"temperature negative", m, models.Input{Text: "a"}, models.Params{Temperature: ptr(-0.5)}, models.BadRequest, "temperature", "-0.5, 0 to 100 wanted"},
 		{"temperature large", m, models.Input{Text: "a"}, models.Params{Temperature: ptr(100.5)}, models.BadRequest, "temperature", "100.5, 0 to 100 wanted"},
 		{"temperature NaN", m, models.Input{Text: "a"}, models.Params{Temperature: ptr(math.NaN())}, models.BadRequest, "temperature", "NaN"},
-		{"top_k 0", m, models.Input{Text: "a"}, models.Params{TopK: ptr(0)}, models.BadRequest, "top_k", "0, 1 to"},
+		{"top_k 0", m, models.Input{Text: "a"}, models.Params{TopK: ptr(0)}, models.BadRequest, "top_k", "0, 1 to 2147483647 wanted"},
 		{"top_p 0", m, models.Input{Text: "a"}, models.Params{TopP: ptr(0.0)}, models.BadRequest, "top_p", "0, more than 0 and at most 1 wanted"},
 		{"top_p large", m, models.Input{Text: "a"}, models.Params{TopP: ptr(1.01)}, models.BadRequest, "top_p", "1.01"},
 		{"top_p NaN", m, models.Input{Text: "a"}, models.Params{TopP: ptr(math.NaN())}, models.BadRequest, "top_p", "NaN"},
@@ -99,7 +99,7 @@ func TestUnfoldAccepts(t *testing.T) {
 		BeamWidth: ptr(1), NBest: ptr(1), LogProbs: ptr(0), Stop: []string{},
 	}
 	sampled := models.Params{
-		Temperature: ptr(100.0), TopK: ptr(math.MaxInt), TopP: ptr(1.0), LogProbs: ptr(20),
+		Temperature: ptr(100.0), TopK: ptr(math.MaxInt32), TopP: ptr(1.0), LogProbs: ptr(20),
 		Stop: slices.Repeat([]string{strings.Repeat("x", 128)}, 16),
 	}
 	tests := []struct {
