@@ -111,36 +111,39 @@ func TestCancelledSearchHasNoOutput(t *testing.T) {
 }
 
 // TestCancelledSegments cancels searches of several words at different moments:
-// what earlier words gave is no output either.
+// what earlier words gave is no output either. Each search waits for its
+// cancellation after a number of steps.
 func TestCancelledSegments(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	start(t, server, worker.Deps{Models: []*models.Model{silent(t, "g2p-en")}}, func(c *worker.Config) { c.FrameInterval = 0 })
+	backend := newGate()
+	w := start(t, server, worker.Deps{Models: []*models.Model{silent(t, "g2p-en")}, Backend: backend}, func(c *worker.Config) { c.FrameInterval = 0 })
 	nc := connect(t, server)
-	cancelled := 0
-	for i := range 12 {
+	const moments, payload = 12, `{"input": "to be or not to be that is the question", "beam_width": 4, "n_best": 1}`
+	before := w.Stats().Steps
+	if final := finalOf(t, exchange(t, nc, "realtime", "g2p-en", "whole00001", payload)); len(final.Tokens) == 0 {
+		t.Fatalf("without a cancellation: %+v", final)
+	}
+	steps := int(w.Stats().Steps - before)
+	defer backend.set(false)
+	for i := range moments {
 		id := fmt.Sprintf("request%03d", i)
 		out := subscribe(t, nc, "infer.out.me."+id)
-		publish(t, nc, "infer.rt.g2p-en", out.Subject,
-			[]byte(`{"input": "to be or not to be that is the question", "beam_width": 4, "n_best": 1}`), "Nats-Msg-Id", id)
-		final := nextFrame(t, out)
-		for final.Revision < 4+i && !final.Type.Terminal() {
-			final = nextFrame(t, out)
+		backend.set(true)
+		backend.allow(steps * (i + 1) / (moments + 2))
+		publish(t, nc, "infer.rt.g2p-en", out.Subject, []byte(payload), "Nats-Msg-Id", id)
+		eventually(t, "the search waits", backend.blocks)
+		if state := cancel(t, nc, "me", id); state != "running" {
+			t.Errorf("cancelled when %s", state)
 		}
-		if !final.Type.Terminal() {
-			cancel(t, nc, "me", id)
-			final = lastFrame(t, out)
-		}
+		backend.set(false)
+		final := lastFrame(t, out)
 		if final.Final == nil || final.Final.FinishReason != broker.FinishCancelled {
-			continue // it was faster
+			t.Fatalf("after a cancellation: %+v", final)
 		}
-		cancelled++
 		if x := final.Final; final.Tokens != nil || final.Text != "" || x.Alternatives != nil || !math.IsNaN(x.LogProb) || x.Deterministic {
 			t.Errorf("cancelled with %q, alternatives %+v, log-probability %v", final.Text, x.Alternatives, x.LogProb)
 		}
-	}
-	if cancelled == 0 {
-		t.Error("none was cancelled")
 	}
 }
 

@@ -92,12 +92,16 @@ func TestDrainHandsBack(t *testing.T) {
 	}
 }
 
-// TestHandedBackRequestGivesTheSameFrames continues on another worker.
+// TestHandedBackRequestGivesTheSameFrames continues on another worker. The
+// first one has no time to end the request: its backend runs a step at a time.
 func TestHandedBackRequestGivesTheSameFrames(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	serve := worker.Deps{Models: []*models.Model{endless(t, "endless")}}
-	first := start(t, server, serve, nil)
+	backend := newGate()
+	first := start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}, Backend: backend}, nil)
+	backend.set(true)
+	defer backend.set(false)
+	backend.allow(50)
 	nc := connect(t, server)
 	out := subscribe(t, nc, "infer.out.me.*")
 	publish(t, nc, "infer.req.endless.std.me", "", []byte(`{"input": [3], "max_tokens": 3000}`))
@@ -105,9 +109,13 @@ func TestHandedBackRequestGivesTheSameFrames(t *testing.T) {
 	for len(before) == 0 {
 		before = append(before, nextFrame(t, out).Tokens...)
 	}
-	second := start(t, server, serve, nil)
+	second := start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}}, nil)
 	first.stop()
 	first.HandBack()
+	eventually(t, "the first worker hands back", func() bool {
+		backend.allow(1)
+		return first.Running() == 0
+	})
 	first.wait(t)
 	final := lastFrame(t, out)
 	if final.Type != broker.FrameFinal || final.Attempt != 2 || len(final.Tokens) != 3000 || !slices.Equal(final.Tokens[:len(before)], before) {
@@ -123,9 +131,11 @@ func TestHandedBackRequestGivesTheSameFrames(t *testing.T) {
 type gate struct {
 	cellrt.Backend
 
-	mu   sync.Mutex
-	open *sync.Cond
-	shut bool
+	mu      sync.Mutex
+	open    *sync.Cond
+	shut    bool
+	steps   int // that may run though it is shut
+	waiting int // steps that wait for it
 }
 
 func newGate() *gate {
@@ -136,9 +146,36 @@ func newGate() *gate {
 
 func (g *gate) set(shut bool) {
 	g.mu.Lock()
-	g.shut = shut
+	g.shut, g.steps = shut, 0
 	g.mu.Unlock()
 	g.open.Broadcast()
+}
+
+// allow lets so many steps more through a gate that is shut.
+func (g *gate) allow(steps int) {
+	g.mu.Lock()
+	g.steps += steps
+	g.mu.Unlock()
+	g.open.Broadcast()
+}
+
+// blocks tells whether a step waits.
+func (g *gate) blocks() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.waiting > 0 && g.steps == 0
+}
+
+// pass waits until a step may run.
+func (g *gate) pass() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting++
+	for g.shut && g.steps == 0 {
+		g.open.Wait()
+	}
+	g.waiting--
+	g.steps = max(0, g.steps-1)
 }
 
 func (g *gate) Load(p *cellrt.Program, slots int) (cellrt.Executable, error) {
@@ -161,11 +198,7 @@ type gatedRunner struct {
 }
 
 func (r gatedRunner) Run(c *cellrt.Cell, rows []cellrt.Row, out []cellrt.Output) int {
-	r.gate.mu.Lock()
-	for r.gate.shut {
-		r.gate.open.Wait()
-	}
-	r.gate.mu.Unlock()
+	r.gate.pass()
 	return r.Runner.Run(c, rows, out)
 }
 
