@@ -1,6 +1,9 @@
 package cellrt
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // executor runs batches, one after the other. It has a runner of each model to
 // itself, under its number.
@@ -8,7 +11,8 @@ type executor struct {
 	runtime *Runtime
 	number  int
 	threads int
-	ready   int // nodes left waiting when the round began
+	crowded bool // the shape leaves no core free
+	ready   int  // nodes left waiting when the round began
 
 	round  []*flight // batches given out at once; the scratch of earlier ones stays
 	length int       // of the round
@@ -29,6 +33,7 @@ func (e *executor) run() {
 			e.step(f)
 		}
 		e.complete()
+		e.yield()
 		e.trace()
 		e.forget()
 	}
@@ -43,6 +48,7 @@ func (e *executor) next() bool {
 	for !r.stopping && e.number < r.shape.Executors {
 		if e.take() {
 			e.threads = r.shape.Threads
+			e.crowded = r.shape.Executors*r.shape.Threads >= runtime.GOMAXPROCS(0)
 			if e.ready = r.sched.Ready(); e.ready > 0 {
 				r.wake.Signal() // another executor can take them
 			}
@@ -102,6 +108,16 @@ func (e *executor) complete() {
 		r.sched.Complete(&f.batch, f.computed)
 	}
 	r.deliver()
+}
+
+// yield lets those run that the results were delivered to, and whoever else has
+// waited for a core during the step. Where executors have all cores nobody
+// else has one before the Go scheduler takes it from them, which it does after
+// 10 ms, many steps. With a core to spare a yield would only wake it up.
+func (e *executor) yield() {
+	if e.crowded {
+		runtime.Gosched()
+	}
 }
 
 func (e *executor) trace() {

@@ -34,6 +34,8 @@ func (b *fakeBackend) Load(_ *cellrt.Program, slots int) (cellrt.Executable, err
 	if slots == 13 {
 		return nil, errTest
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.slots = slots
 	return b, nil
 }

@@ -170,3 +170,62 @@ func BenchmarkLoop(b *testing.B) {
 		}
 	}
 }
+
+// countGraph runs a number of nodes, each of which gives a token.
+type countGraph struct {
+	cell *cellrt.Cell
+	left int
+}
+
+func (g *countGraph) Start(f *cellrt.Frontier) { f.Push(cellrt.Node{Cell: g.cell}) }
+
+func (g *countGraph) Advance(n cellrt.Node, _ cellrt.Output, f *cellrt.Frontier) {
+	f.Emit(cellrt.Token{})
+	if g.left--; g.left <= 0 {
+		f.Finish(cellrt.Stopped)
+		return
+	}
+	f.Push(n)
+}
+
+// closing is a sink that closes a channel at the end of the last sequence.
+type closing struct {
+	left int
+	done chan struct{}
+}
+
+func (c *closing) Deliver(results []cellrt.Result) {
+	for _, r := range results {
+		if r.Done {
+			c.left--
+		}
+	}
+	if c.left == 0 {
+		close(c.done)
+	}
+}
+
+// BenchmarkFreeLoop measures what a step costs beside its arithmetic, with
+// nobody who waits for it: one row that computes nothing and gives one token.
+func BenchmarkFreeLoop(b *testing.B) {
+	sink := &closing{left: 1, done: make(chan struct{})}
+	s := &stage{}
+	var err error
+	if s.Runtime, err = cellrt.New(cellrt.Config{}, idleBackend{}, sink); err != nil {
+		b.Fatal(err)
+	}
+	p := scriptProgram(b)
+	m, err := s.Load(p, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	if err := s.Submit(cellrt.NewSequence(m, &countGraph{cell: p.Cells[0], left: b.N}, cellrt.SequenceOptions{})); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	stop := s.start(b)
+	<-sink.done
+	b.StopTimer()
+	stop()
+}
