@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -95,7 +96,7 @@ func serveOnce(r *cellrt.Runtime, p *cellrt.Program, first, count int32, ended *
 	}
 	for number := first; number < first+count; number++ {
 		g := &walk{cells: p.Cells, number: number, lengths: [3]int32{1 + number%5, 1 + number%3, 1}}
-		q := cellrt.NewSequence(m, g, cellrt.SequenceOptions{Owner: number, Tenant: fmt.Sprint(number % 7)})
+		q := cellrt.NewSequence(m, g, cellrt.SequenceOptions{Owner: number, Tenant: strconv.Itoa(int(number % 7))})
 		ended.Add(1)
 		if err := r.Submit(q); err != nil {
 			return err
@@ -137,6 +138,8 @@ func (b *executableBackend) Load(*cellrt.Program, int) (cellrt.Executable, error
 	return x, nil
 }
 
+func (x *heavy) WeightBytes() int64 { return 4 * int64(len(x.weights)) }
+
 func (x *heavy) NewRunner() cellrt.Runner { return &heavyRunner{executable: x} }
 
 // TestUnloadedModelGoes wants the memory of a model to go when it is unloaded,
@@ -158,7 +161,7 @@ func TestUnloadedModelGoes(t *testing.T) {
 			defer stop()
 			memory := serveAndUnload(t, r, lookAhead, &ended)
 			sink.forget() // results name their sequences
-			timeout := time.After(3 * time.Second)
+			timeout := time.After(10 * time.Second)
 			tick := time.NewTicker(time.Millisecond)
 			defer tick.Stop()
 			for backend.loaded.Value() != nil || slices.ContainsFunc(memory, func(still func() bool) bool { return still() }) {
