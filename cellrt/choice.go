@@ -56,7 +56,10 @@ const fullBatch = 1 << 16
 // choose returns the queue the next batch is to be taken from and takes note
 // of those it passed over. It returns nil when nothing is ready. Programs have
 // few cells, so that looking at all of them costs less than keeping an order.
-func (c *cellChoice) choose(queues []*readyQueue) *readyQueue {
+func (c *cellChoice) choose(queues []*readyQueue) *readyQueue { return c.among(queues, queues) }
+
+// among is like choose and takes one of some of the queues.
+func (c *cellChoice) among(queues, some []*readyQueue) *readyQueue {
 	work := 0
 	if c.executors > 1 {
 		for _, q := range queues {
@@ -66,7 +69,7 @@ func (c *cellChoice) choose(queues []*readyQueue) *readyQueue {
 	spread := c.executors > 1 && work < c.executors*fullBatch
 	var best *readyQueue
 	bestTier := tiers
-	for _, q := range queues {
+	for _, q := range some {
 		if q.length == 0 {
 			continue
 		}

@@ -34,20 +34,30 @@ import "slices"
 // rows; nothing is allocated but when a tenant's first sequence begins.
 type fairShare struct {
 	tenants    map[string]*tenant
-	backlogged int   // tenants with nodes waiting
-	granted    int64 // to each of them since the beginning
-	paid       int64 // and not granted yet
-	bound      int64 // of a balance
+	backlogged int       // tenants with nodes waiting
+	granted    int64     // to each of them since the beginning
+	paid       int64     // and not granted yet
+	bound      int64     // of a balance
+	emptied    []*tenant // that may have no nodes waiting any more
+	turns      turns
 }
 
 // tenant is an account. It exists while sequences of the tenant are live.
 type tenant struct {
 	name    string
-	live    int // sequences
-	waiting int // nodes
+	live    int  // sequences
+	waiting int  // nodes
+	open    int  // those of them that may go now
+	active  bool // counted among those with nodes waiting
+	emptied bool // in the list of that name
 	balance int64
 	seen    int64 // what had been granted when the balance was last looked at
 	shares  []*share
+
+	prev, next *tenant // in the line of turns
+	parkedAt   int     // place in its heap, or noPlace
+	until      int64   // parked, until that much has been granted
+	redeemed   bool    // returned from there, and has not decided since
 }
 
 // share is a tenant's part in one model.
@@ -84,6 +94,18 @@ func (l *flowList) push(f *flow) {
 	l.length++
 }
 
+// lead puts a flow first.
+func (l *flowList) lead(f *flow) {
+	if l.head == f {
+		return
+	}
+	l.remove(f)
+	f.next = l.head
+	l.head.prev = f
+	l.head = f
+	l.length++
+}
+
 func (l *flowList) remove(f *flow) {
 	if f.prev != nil {
 		f.prev.next = f.next
@@ -108,7 +130,7 @@ func (s *fairShare) add(q *readyQueue) {
 func (s *fairShare) join(q *Sequence) {
 	t := s.tenants[q.tenant]
 	if t == nil {
-		t = &tenant{name: q.tenant}
+		t = &tenant{name: q.tenant, parkedAt: noPlace}
 		s.tenants[q.tenant] = t
 	}
 	t.live++
@@ -132,6 +154,11 @@ func (s *fairShare) leave(q *Sequence) {
 		t.shares = slices.DeleteFunc(t.shares, func(sh *share) bool { return sh == q.share })
 	}
 	if t.live--; t.live == 0 {
+		if t.active {
+			s.rest(t)
+		}
+		s.paid += t.balance
+		t.balance = 0
 		delete(s.tenants, t.name)
 	}
 	q.share = nil
@@ -139,8 +166,8 @@ func (s *fairShare) leave(q *Sequence) {
 
 // waits takes note that a tenant has one more node waiting.
 func (s *fairShare) waits(t *tenant) {
-	if t.waiting == 0 {
-		t.seen = s.granted
+	if !t.active {
+		t.active, t.seen = true, s.granted
 		s.backlogged++
 	}
 	t.waiting++
@@ -149,11 +176,21 @@ func (s *fairShare) waits(t *tenant) {
 // goes takes note that a tenant has one node less waiting.
 func (s *fairShare) goes(t *tenant) {
 	t.waiting--
-	if t.waiting == 0 {
-		s.backlogged--
-		s.paid += s.credit(t)
+	if t.waiting == 0 && !t.emptied {
+		t.emptied = true
+		s.emptied = append(s.emptied, t)
+	}
+}
+
+// rest takes a tenant without nodes waiting out of those that are granted
+// something. A debt stays, what it had goes to the others.
+func (s *fairShare) rest(t *tenant) {
+	if credit := s.credit(t); credit > 0 {
+		s.paid += credit
 		t.balance = 0
 	}
+	t.active = false
+	s.backlogged--
 }
 
 // credit returns the balance of a tenant with nodes waiting.
@@ -171,8 +208,22 @@ func (s *fairShare) charge(t *tenant, cost int64) {
 	s.paid += cost
 }
 
-// grant gives out what was paid.
+// grant gives out what was paid: first to all who had nodes waiting, those
+// included whose last ones were paid for, then what these leave to the rest.
 func (s *fairShare) grant() {
+	s.distribute()
+	for _, t := range s.emptied {
+		t.emptied = false
+		if t.active && t.waiting == 0 {
+			s.rest(t)
+		}
+	}
+	clear(s.emptied)
+	s.emptied = s.emptied[:0]
+	s.distribute()
+}
+
+func (s *fairShare) distribute() {
 	if n := int64(s.backlogged); n > 0 {
 		s.granted += s.paid / n
 		s.paid %= n

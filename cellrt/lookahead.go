@@ -45,7 +45,7 @@ func (l *lookAhead) lane(executor int) *nodeList {
 // they were formed.
 func (s *Scheduler) Follow(prev, b *Batch) bool {
 	q := prev.Model.queue(prev.Cell)
-	if prev.depth+1 >= q.lookAhead || len(prev.Rows) < leastAhead || s.choice.owes(s.queues, q, prev.depth) {
+	if prev.depth+1 >= q.lookAhead || len(prev.Rows) < leastAhead || s.choice.owes(s.queues, q, prev.depth) || s.fair.others(prev.tenant, q) {
 		return false
 	}
 	s.advanceAhead(prev)
@@ -60,6 +60,7 @@ func (s *Scheduler) Follow(prev, b *Batch) bool {
 		return false
 	}
 	s.begin(b, q, prev.executor, prev.depth+1)
+	b.tenant = prev.tenant
 	s.fill(b, q)
 	for n := lane.head; n != nil && len(b.Rows) < q.maxRows; {
 		next := lane.next(n)
@@ -95,7 +96,7 @@ func (s *Scheduler) returned(q *Sequence) {
 		if n.held != nil {
 			n.held.remove(n)
 			n.held = nil
-			n.queue.push(n)
+			s.open(n)
 		}
 	}
 	s.checkStalled(q)

@@ -31,6 +31,8 @@ type Scheduler struct {
 	fair   fairShare
 	ahead  lookAhead
 
+	candidates []*readyQueue // of one decision
+
 	frontier Frontier
 	tokens   []Token
 	results  []Result
@@ -142,11 +144,15 @@ func (s *Scheduler) Ready() int { return s.ready }
 // Next forms the next batch of an idle executor in b and reports whether there
 // is one. Executors are numbered from 0.
 func (s *Scheduler) Next(executor int, b *Batch) bool {
-	q := s.choice.choose(s.queues)
-	if q == nil {
+	t := s.fair.turn()
+	if t == nil {
 		return false
 	}
+	s.candidates = t.queues(s.candidates[:0])
+	q := s.choice.among(s.queues, s.candidates)
+	q.flows.lead(t.share(q.model).flow(q.cell))
 	s.begin(b, q, executor, 0)
+	b.tenant = t
 	s.fill(b, q)
 	s.finish(b)
 	return true
@@ -210,6 +216,7 @@ func (s *Scheduler) Complete(b *Batch, computed int) {
 	// An idle executor's batch keeps neither sequences alive nor scratch.
 	clear(b.sequences)
 	clear(b.Outputs)
+	b.tenant = nil
 }
 
 // advance tells a sequence's graph that a node ran.
@@ -275,7 +282,13 @@ func (s *Scheduler) push(q *Sequence, node *Node) {
 		n.held.push(n)
 		return
 	}
+	s.open(n)
+}
+
+// open makes a node that is ready one that may go now.
+func (s *Scheduler) open(n *readyNode) {
 	n.queue.push(n)
+	s.fair.opens(n.seq.share.tenant)
 }
 
 // drop takes a ready node out of its lists.
@@ -285,6 +298,7 @@ func (s *Scheduler) drop(n *readyNode) {
 		n.held.remove(n)
 	} else {
 		n.queue.remove(n)
+		s.fair.closes(n.seq.share.tenant)
 	}
 	s.fair.goes(n.seq.share.tenant)
 	s.pool.put(n)
