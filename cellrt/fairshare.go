@@ -183,14 +183,20 @@ func (s *fairShare) goes(t *tenant) {
 }
 
 // rest takes a tenant without nodes waiting out of those that are granted
-// something. A debt stays, what it had goes to the others.
+// something.
 func (s *fairShare) rest(t *tenant) {
-	if credit := s.credit(t); credit > 0 {
-		s.paid += credit
-		t.balance = 0
-	}
+	s.credit(t)
 	t.active = false
 	s.backlogged--
+}
+
+// forfeit gives what a tenant has, and is not going to use, to the others. A
+// debt stays.
+func (s *fairShare) forfeit(t *tenant) {
+	if t.balance > 0 {
+		s.paid += t.balance
+		t.balance = 0
+	}
 }
 
 // credit returns the balance of a tenant with nodes waiting.
@@ -209,13 +215,17 @@ func (s *fairShare) charge(t *tenant, cost int64) {
 }
 
 // grant gives out what was paid: first to all who had nodes waiting, those
-// included whose last ones were paid for, then what these leave to the rest.
-func (s *fairShare) grant() {
+// included whose last ones were paid for, then what these leave to the rest. A
+// tenant, which may be nil, keeps what it has even so.
+func (s *fairShare) grant(keeps *tenant) {
 	s.distribute()
 	for _, t := range s.emptied {
 		t.emptied = false
 		if t.active && t.waiting == 0 {
 			s.rest(t)
+			if t != keeps {
+				s.forfeit(t)
+			}
 		}
 	}
 	clear(s.emptied)

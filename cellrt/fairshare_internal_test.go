@@ -22,7 +22,7 @@ func TestBalancesAddUp(t *testing.T) {
 				s.goes(who)
 			}
 		}
-		s.grant()
+		s.grant(nil)
 		sum := s.paid
 		for i := range tenants {
 			who := &tenants[i]

@@ -190,7 +190,11 @@ func (s *Scheduler) take(b *Batch, n *readyNode) {
 // finish makes a batch ready to run.
 func (s *Scheduler) finish(b *Batch) {
 	rows := len(b.Rows)
-	s.fair.grant()
+	if rows == b.Model.queue(b.Cell).maxRows {
+		s.fair.grant(b.tenant)
+	} else {
+		s.fair.grant(nil)
+	}
 	b.Outputs = slices.Grow(b.Outputs[:0], rows)[:rows]
 	b.ahead = slices.Grow(b.ahead[:0], rows)[:rows]
 	clear(b.Outputs)
