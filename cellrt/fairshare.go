@@ -2,18 +2,20 @@ package cellrt
 
 import "slices"
 
-// fairShare decides whose nodes make up a batch. Tenants take turns, and what
-// a turn costs is accounted for (after deficit round robin, Shreedhar and
-// Varghese 1996), for all cells together: rows of a large cell cost more than
+// fairShare decides whose nodes make up a batch, and keeps the accounts by
+// which tenants take turns at choosing its cell (see [turns]). What a turn
+// costs is accounted for (after deficit round robin, Shreedhar and Varghese
+// 1996), for all cells together: rows of a large cell cost more than
 // rows of a small one.
 //
 // A batch is dealt in three passes over the tenants that have nodes of its
 // cell, each tenant's nodes in the order in which they became ready:
 //
-//  1. One row for each tenant. With no more tenants than rows, everybody is in
-//     every batch: however many nodes one tenant has ready, another tenant's
-//     oldest node goes with the next batch of its cell. With more tenants, the
-//     next batch goes on where this one ended.
+//  1. One row for each tenant, first the one whose turn it is. With no more
+//     tenants than rows, everybody is in every batch: however many nodes one
+//     tenant has ready, another tenant's oldest node goes with the next batch
+//     of its cell. With more tenants, the next batch goes on where this one
+//     ended.
 //  2. Row by row for those with credit left.
 //  3. Row by row for all: credit decides who goes first, never that a row
 //     stays empty.
@@ -21,10 +23,15 @@ import "slices"
 // # Credit
 //
 // Rows are paid for, and what was paid is granted, after each batch, in equal
-// parts to the tenants that still have nodes waiting, of whatever cell. A
-// tenant without any neither owes nor owns: it begins again at zero, and what
-// it had goes to the others. So the balances always add up to nothing, and of
-// those who want more than their share, the ones who had less go first.
+// parts to the tenants that had nodes waiting, of whatever cell. A tenant
+// without any left is granted nothing. It keeps its debt, so that nobody gets
+// rid of one by waiting for its own batches, and loses what it has to the
+// others: what it did not use is not saved. There is one exception, the tenant
+// whose turn was a full batch. It does not want less than its share, and to
+// let it have a few full batches in a row costs no throughput, as batches of
+// one row would. With its last sequence the account is closed. So the balances
+// always add up to nothing, and of those who want more than their share, the
+// ones who had less go first.
 //
 // A balance is kept between plus and minus the cost of one full batch of the
 // most expensive cell: who took what others could not use, because they wait

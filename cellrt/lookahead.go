@@ -21,8 +21,9 @@ package cellrt
 // So no node starts before those it depends on have run. The bound: a newcomer
 // waits for at most Cell.LookAhead batches of an executor. And batches ahead
 // count as decisions against the cells that wait: where the next decision would
-// be for an overdue one, there is no batch ahead, so that looking ahead takes
-// nobody's turn.
+// be for an overdue one, or another tenant has ready nodes and none of this
+// cell, there is no batch ahead, so that looking ahead takes nobody's turn.
+// Tenants that have some of this cell go along.
 type lookAhead struct {
 	lanes []*nodeList // the held nodes, by executor
 }

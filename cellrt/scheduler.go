@@ -11,14 +11,19 @@ import (
 // device, so that the same code runs under a [Runtime] and under a virtual
 // clock. It is not safe for concurrent use.
 //
-// Three decisions are made here, each by a type of its own: which cell is next
-// (cellChoice), whose nodes its batch is made of (fairShare), and how many of
-// its batches are given out at once (lookAhead). Together they bound how long
-// a ready node waits. With E executors, C cells that have ready nodes, T
-// tenants that have some of the node's cell, batches of at most M rows and K
-// batches of look-ahead, at most K (E+C-2) batches of other cells come between
-// two decisions for the node's own; each of these takes the oldest node of all
-// T tenants, or of M of them in turn.
+// Four decisions are made here, each by a type of its own: which tenant the
+// next batch is for (turns), which of its cells (cellChoice), whose nodes the
+// batch is made of (fairShare), and how many batches of the cell are given out
+// at once (lookAhead). Together they bound how long a ready node waits. With E
+// executors and C cells of which the node's tenant has ready nodes, at most
+// E+C-2 of the tenant's decisions are for other cells before one is for the
+// node's, and that one takes the tenant's oldest node first. Between two of
+// the tenant's decisions, with T tenants that have ready nodes, the others
+// have one each if the tenant is not in debt, and else two each and those in
+// which they pay for T full batches of the most expensive cell. Each of these
+// decisions is for at most K batches, the cell's look-ahead. Beside that,
+// every batch of the node's cell takes the oldest node of all tenants that
+// have some there, or of as many of them in turn as it has rows.
 type Scheduler struct {
 	maxRows int
 	models  []*Model
@@ -149,7 +154,7 @@ func (s *Scheduler) Next(executor int, b *Batch) bool {
 		return false
 	}
 	s.candidates = t.queues(s.candidates[:0])
-	q := s.choice.among(s.queues, s.candidates)
+	q := s.choice.choose(s.queues, s.candidates)
 	q.flows.lead(t.share(q.model).flow(q.cell))
 	s.begin(b, q, executor, 0)
 	b.tenant = t

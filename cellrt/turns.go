@@ -9,7 +9,8 @@ package cellrt
 // the head is parked until it has been granted what it owes; then it returns
 // to the end of the line and decides when it comes up. So a tenant takes one
 // turn of the line, of however many cells it has nodes, and after an expensive
-// batch the others have the turns that make up for it. When all are parked,
+// batch the others have the turns that make up for it. A single request beside
+// a flood of many cells has every second turn. When all are parked,
 // the one with the least to wait for decides: fairness leaves no executor
 // idle.
 //
@@ -18,12 +19,13 @@ package cellrt
 // A tenant at the head decides or is parked, once: the rows it is charged for
 // in others' batches while it is parked do not keep it there longer, and one
 // that returns decides whatever it owes. A debt is at most the cost B of a
-// full batch of the most expensive cell. Every decision pays for a row at
-// least of the tenant it is for, so that what is granted grows, and with T
-// tenants waiting the debt is over when the others have used (T-1) B; before
-// and after, each of the others may stand in the line ahead once. So between
-// two decisions of a tenant the others have at most 2 (T-1) of them and those
-// that use (T-1) B; without a debt, at most T-1.
+// full batch of the most expensive cell. In every decision the tenant it is
+// for pays for a row at least, so that what is granted grows, and with T
+// tenants waiting the debt is over when T B have been paid (rows taken by a
+// tenant whose debt is B already are not). Before and after, each of the
+// others may stand in the line ahead once. So between two decisions of a
+// tenant without debt the others have at most T-1; of one in debt, at most
+// 2 (T-1) and those in which T B are paid.
 //
 // # Cost
 //
