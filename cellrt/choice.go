@@ -60,13 +60,7 @@ const fullBatch = 1 << 16
 // nil when nothing is ready in any of the some. Programs have
 // few cells, so that looking at all of them costs less than keeping an order.
 func (c *cellChoice) choose(queues, some []*readyQueue) *readyQueue {
-	work := 0
-	if c.executors > 1 {
-		for _, q := range queues {
-			work += q.length * fullBatch / q.maxRows
-		}
-	}
-	spread := c.executors > 1 && work < c.executors*fullBatch
+	spread := c.spread(queues)
 	var best *readyQueue
 	bestTier := tiers
 	for _, q := range some {
@@ -85,6 +79,19 @@ func (c *cellChoice) choose(queues, some []*readyQueue) *readyQueue {
 	}
 	best.passed = 0
 	return best
+}
+
+// spread reports whether there are several executors and less work is ready
+// than they could take at once.
+func (c *cellChoice) spread(queues []*readyQueue) bool {
+	if c.executors == 1 {
+		return false
+	}
+	work := 0
+	for _, q := range queues {
+		work += q.length * fullBatch / q.maxRows
+	}
+	return work < c.executors*fullBatch
 }
 
 // owes reports whether a cell other than q would be overdue after a batch of q

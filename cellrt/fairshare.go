@@ -65,6 +65,7 @@ type tenant struct {
 	parkedAt   int     // place in its heap, or noPlace
 	until      int64   // parked, until that much has been granted
 	redeemed   bool    // returned from there, and has not decided since
+	yielded    int     // turns since it last decided or began to wait
 }
 
 // share is a tenant's part in one model.

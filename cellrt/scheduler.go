@@ -20,7 +20,8 @@ import (
 // node's, and that one takes the tenant's oldest node first. Between two of
 // the tenant's decisions, with T tenants that have ready nodes, the others
 // have one each if the tenant is not in debt, and else two each and those in
-// which they pay for T full batches of the most expensive cell. Each of these
+// which they pay for T full batches of the most expensive cell, and for each
+// of these E more may come, while there is little to do. Each of all these
 // decisions is for at most K batches, the cell's look-ahead. Beside that,
 // every batch of the node's cell takes the oldest node of all tenants that
 // have some there, or of as many of them in turn as it has rows.
@@ -153,14 +154,28 @@ func (s *Scheduler) Next(executor int, b *Batch) bool {
 	if t == nil {
 		return false
 	}
-	s.candidates = t.queues(s.candidates[:0])
-	q := s.choice.choose(s.queues, s.candidates)
-	q.flows.lead(t.share(q.model).flow(q.cell))
+	q := s.chooseFor(t)
+	if t.has(q) {
+		q.flows.lead(t.share(q.model).flow(q.cell))
+	} else {
+		s.fair.yields(t)
+		t = q.flows.head.tenant
+	}
 	s.begin(b, q, executor, 0)
 	b.tenant = t
 	s.fill(b, q)
 	s.finish(b)
 	return true
+}
+
+// chooseFor returns the queue for a tenant's turn: one in which it has nodes,
+// or any while the executors find little to do, see [turns].
+func (s *Scheduler) chooseFor(t *tenant) *readyQueue {
+	if t.yielded < s.choice.executors && s.choice.spread(s.queues) {
+		return s.choice.choose(s.queues, s.queues)
+	}
+	s.candidates = t.queues(s.candidates[:0])
+	return s.choice.choose(s.queues, s.candidates)
 }
 
 // begin empties a batch for nodes of a queue.

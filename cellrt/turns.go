@@ -14,6 +14,12 @@ package cellrt
 // the one with the least to wait for decides: fairness leaves no executor
 // idle.
 //
+// With several executors and less work ready than they could take at once,
+// there is no flood to be protected from, and small batches of whatever cell
+// is the tenant's would only make everybody wait: the cell is chosen among all
+// then, and the tenant keeps its turn, for at most as many decisions as there
+// are executors.
+//
 // # Why nobody starves
 //
 // A tenant at the head decides or is parked, once: the rows it is charged for
@@ -25,7 +31,8 @@ package cellrt
 // tenant whose debt is B already are not). Before and after, each of the
 // others may stand in the line ahead once. So between two decisions of a
 // tenant without debt the others have at most T-1; of one in debt, at most
-// 2 (T-1) and those in which T B are paid.
+// 2 (T-1) and those in which T B are paid. A tenant may yield before each of
+// its decisions, with E executors E times.
 //
 // # Cost
 //
@@ -144,7 +151,7 @@ func (s *fairShare) closes(t *tenant) {
 	if t.open > 0 {
 		return
 	}
-	t.redeemed = false
+	t.redeemed, t.yielded = false, 0
 	if s.turns.last == t {
 		s.turns.last = nil
 	}
@@ -159,6 +166,7 @@ func (s *fairShare) closes(t *tenant) {
 func (s *fairShare) turn() *tenant {
 	l := &s.turns
 	if t := l.last; t != nil {
+		t.redeemed, t.yielded = false, 0
 		l.pull(t)
 		l.push(t)
 	}
@@ -173,10 +181,16 @@ func (s *fairShare) turn() *tenant {
 	if l.head == nil && len(l.parked) > 0 {
 		l.redeem(l.parked[0])
 	}
-	if l.last = l.head; l.last != nil {
-		l.last.redeemed = false
-	}
+	l.last = l.head
 	return l.last
+}
+
+// yields takes note that the tenant whose turn it was let others go first. It
+// stays at the head of the line, and will not be parked before it decides.
+func (s *fairShare) yields(t *tenant) {
+	t.yielded++
+	t.redeemed = true
+	s.turns.last = nil
 }
 
 // redeem returns a parked tenant to the line.

@@ -281,9 +281,10 @@ func (w *world) decided(cell *cellrt.Cell) {
 	limit := w.mostPassed
 	if others := len(w.tenants) - 1; others > 0 {
 		// Decisions of others before each of the tenant's own: two turns of
-		// each, and those in which they use a full batch each, a row at least
-		// at a time.
-		limit += (limit + 1) * others * (2 + w.maxRows)
+		// each, and those in which all pay for a full batch, a row at least at
+		// a time; and before each decision as many as there are executors.
+		turns := (limit + 1) * (2*others + (others+1)*w.maxRows + 1)
+		limit = turns * (1 + len(w.rounds))
 	}
 	for i, c := range w.cells {
 		if w.passed[i]++; c == cell || w.free(c) == 0 {
