@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/cellmq/cellmq/cellrt"
 )
 
 // compute returns what each tenant used, in the unit of the costs.
@@ -118,6 +120,46 @@ func TestTurnsOfGuests(t *testing.T) {
 		}
 		if turn-last > 100 {
 			t.Fatalf("the guest's own cell waits for %d batches", turn-last)
+		}
+	}
+}
+
+// TestTurnsOnSeveralExecutors floods 16 cells and has a single request and a
+// second tenant beside the flood, with batches in flight on all executors.
+func TestTurnsOnSeveralExecutors(t *testing.T) {
+	t.Parallel()
+	for _, executors := range []int{2, 4} {
+		costs := append(repeated(16, 1), 1, 1)
+		m := newMarket(t, 8, costs...)
+		m.sched.SetExecutors(executors)
+		for cell := range 16 {
+			m.join("flood", cell, 20)
+		}
+		m.join("other", 16, 40)
+		m.join("one", 17, 1)
+		flying := make([]cellrt.Batch, executors)
+		used := map[string]int{}
+		const rounds = 1000
+		for range rounds {
+			for i := range flying {
+				if b := &flying[i]; b.Cell != nil {
+					m.sched.Complete(b, len(b.Rows))
+				}
+				if !m.sched.Next(i, &flying[i]) {
+					t.Fatal("nothing is ready")
+				}
+			}
+			for _, r := range m.sched.Results() {
+				used[r.Sequence.Owner().(string)] += len(r.Tokens)
+			}
+			m.sched.Clear()
+		}
+		t.Logf("%d executors: rows %v in %d rounds", executors, used, rounds)
+		if used["one"] < rounds/2 {
+			t.Errorf("%d executors: the single request made %d steps in %d rounds, want at least every second", executors, used["one"], rounds)
+		}
+		if f, o := used["flood"], used["other"]; 10*f < 9*o || 10*o < 9*f {
+			t.Errorf("%d executors: rows %v, want the floods to have the same", executors, used)
 		}
 	}
 }
