@@ -10,9 +10,8 @@ package cellrt
 // to the end of the line and decides when it comes up. So a tenant takes one
 // turn of the line, of however many cells it has nodes, and after an expensive
 // batch the others have the turns that make up for it. A single request beside
-// a flood of many cells has every second turn. When all are parked,
-// the one with the least to wait for decides: fairness leaves no executor
-// idle.
+// a flood of many cells has every second turn. When all are parked, the one
+// with the least to wait for decides: fairness leaves no executor idle.
 //
 // With several executors and less work ready than they could take at once,
 // there is no flood to be protected from, and small batches of whatever cell

@@ -3,6 +3,7 @@ package cellrt
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 )
 
@@ -41,7 +42,7 @@ func crowd(tb testing.TB, tenants int) *Scheduler {
 	s.Add(m)
 	for i := range tenants {
 		for j := range 1 + i%2 {
-			q := NewSequence(m, steadyGraph{cells[(i+j)%len(cells)]}, SequenceOptions{Tenant: fmt.Sprint(i)})
+			q := NewSequence(m, steadyGraph{cells[(i+j)%len(cells)]}, SequenceOptions{Tenant: strconv.Itoa(i)})
 			if err := s.Submit(q); err != nil {
 				tb.Fatal(err)
 			}

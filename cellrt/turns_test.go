@@ -66,6 +66,7 @@ func TestTurnsServeSingleRequestBesideFlood(t *testing.T) {
 	t.Parallel()
 	const steps = 50
 	count := func(t *testing.T, floods []string, costs []int) int {
+		t.Helper()
 		m := newMarket(t, 8, append(costs, 1)...)
 		for _, flood := range floods {
 			for cell := range costs {
