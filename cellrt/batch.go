@@ -9,6 +9,7 @@ type Batch struct {
 	Rows    []Row
 	Outputs []Output
 
+	tenant    *tenant // whose turn it is for
 	executor  int
 	depth     int // batches before this one since the executor's last decision
 	sequences []*Sequence

@@ -1,7 +1,7 @@
 package cellrt
 
-// cellChoice decides which cell the next batch is of. It looks at the cells
-// with ready nodes and takes one of the first of these tiers that is not empty
+// cellChoice decides which cell the next batch is of. It looks at the cells in
+// which the tenant whose turn it is (see [turns]) has ready nodes and takes one of the first of these tiers that is not empty
 // (after BatchMaker, EuroSys'18, Algorithm 1):
 //
 //  1. Overdue: the last decision for the cell is at least as many decisions
@@ -19,13 +19,15 @@ package cellrt
 //
 // # Why nobody starves
 //
-// With E executors and C cells that have ready nodes, at most E+C-2 decisions
-// for other cells come between two for one of them (C >= 2). Each makes the
-// cell's last decision one more ago, so after E of them it is overdue; from
-// then on only cells whose own is at least as long ago come before it. One
-// that had its turn begins again at zero and cannot catch up, and the cell of
-// the E-th decision is one of those, which leaves C-2 cells with one turn
-// each. A cell in which a first node becomes ready has waited for longer, as
+// With E executors and C cells of which a tenant has ready nodes, at most
+// E+C-2 of its decisions are for other cells between two for one of them
+// (C >= 2). Each makes the cell's last decision one more ago, so after E of
+// them it is overdue; from then on only cells whose own is at least as long ago
+// come before it. One that had its turn begins again at zero and cannot catch
+// up, and the cell of the E-th decision is one of those, which leaves C-2 cells
+// with one turn each. Other tenants' decisions in between make every cell but
+// their own more overdue: they shorten the wait, counted in the tenant's own
+// decisions, and keep the order of those they do not serve. A cell in which a first node becomes ready has waited for longer, as
 // far as this is concerned, so a newcomer is not behind anybody.
 //
 // # Why oldest, and why so soon
@@ -53,20 +55,15 @@ const (
 // fullBatch is a full batch of work in fixed point.
 const fullBatch = 1 << 16
 
-// choose returns the queue the next batch is to be taken from and takes note
-// of those it passed over. It returns nil when nothing is ready. Programs have
+// choose returns the one of some of the queues that the next batch is to be
+// taken from and takes note of those it passed over, of all queues. It returns
+// nil when nothing is ready in any of the some. Programs have
 // few cells, so that looking at all of them costs less than keeping an order.
-func (c *cellChoice) choose(queues []*readyQueue) *readyQueue {
-	work := 0
-	if c.executors > 1 {
-		for _, q := range queues {
-			work += q.length * fullBatch / q.maxRows
-		}
-	}
-	spread := c.executors > 1 && work < c.executors*fullBatch
+func (c *cellChoice) choose(queues, some []*readyQueue) *readyQueue {
+	spread := c.spread(queues)
 	var best *readyQueue
 	bestTier := tiers
-	for _, q := range queues {
+	for _, q := range some {
 		if q.length == 0 {
 			continue
 		}
@@ -82,6 +79,19 @@ func (c *cellChoice) choose(queues []*readyQueue) *readyQueue {
 	}
 	best.passed = 0
 	return best
+}
+
+// spread reports whether there are several executors and less work is ready
+// than they could take at once.
+func (c *cellChoice) spread(queues []*readyQueue) bool {
+	if c.executors == 1 {
+		return false
+	}
+	work := 0
+	for _, q := range queues {
+		work += q.length * fullBatch / q.maxRows
+	}
+	return work < c.executors*fullBatch
 }
 
 // owes reports whether a cell other than q would be overdue after a batch of q

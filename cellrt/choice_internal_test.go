@@ -73,7 +73,7 @@ func TestCellChoice(t *testing.T) {
 			}
 			c := cellChoice{executors: tc.executors}
 			got := ""
-			if i := slices.Index(queues, c.choose(queues)); i >= 0 {
+			if i := slices.Index(queues, c.choose(queues, queues)); i >= 0 {
 				got = tc.queues[i].name
 			}
 			if got != tc.want {
@@ -108,7 +108,7 @@ func TestCellChoiceBound(t *testing.T) {
 			c := cellChoice{executors: executors}
 			last, most := make([]int, cells), 0
 			for turn := 1; turn <= 1000; turn++ {
-				i := slices.Index(queues, c.choose(queues))
+				i := slices.Index(queues, c.choose(queues, queues))
 				most = max(most, turn-last[i]-1)
 				last[i] = turn
 			}

@@ -33,7 +33,8 @@
 //
 // # Decisions
 //
-//	which cell is next           cellChoice   full, idle, oldest; takes turns before long
+//	whom the next batch is for   turns        tenants in turn, as their debts allow
+//	which of its cells           cellChoice   full, idle, oldest; takes turns before long
 //	whose nodes are its rows     fairShare    tenants share the compute, everybody has a turn
 //	how many batches at once     lookAhead    for cells whose results decide nothing
 //	how large a batch            profile      the smallest that brings most of the throughput

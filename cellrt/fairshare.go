@@ -2,18 +2,20 @@ package cellrt
 
 import "slices"
 
-// fairShare decides whose nodes make up a batch. Tenants take turns, and what
-// a turn costs is accounted for (after deficit round robin, Shreedhar and
-// Varghese 1996), for all cells together: rows of a large cell cost more than
+// fairShare decides whose nodes make up a batch, and keeps the accounts by
+// which tenants take turns at choosing its cell (see [turns]). What a turn
+// costs is accounted for (after deficit round robin, Shreedhar and Varghese
+// 1996), for all cells together: rows of a large cell cost more than
 // rows of a small one.
 //
 // A batch is dealt in three passes over the tenants that have nodes of its
 // cell, each tenant's nodes in the order in which they became ready:
 //
-//  1. One row for each tenant. With no more tenants than rows, everybody is in
-//     every batch: however many nodes one tenant has ready, another tenant's
-//     oldest node goes with the next batch of its cell. With more tenants, the
-//     next batch goes on where this one ended.
+//  1. One row for each tenant, first the one whose turn it is. With no more
+//     tenants than rows, everybody is in every batch: however many nodes one
+//     tenant has ready, another tenant's oldest node goes with the next batch
+//     of its cell. With more tenants, the next batch goes on where this one
+//     ended.
 //  2. Row by row for those with credit left.
 //  3. Row by row for all: credit decides who goes first, never that a row
 //     stays empty.
@@ -21,10 +23,15 @@ import "slices"
 // # Credit
 //
 // Rows are paid for, and what was paid is granted, after each batch, in equal
-// parts to the tenants that still have nodes waiting, of whatever cell. A
-// tenant without any neither owes nor owns: it begins again at zero, and what
-// it had goes to the others. So the balances always add up to nothing, and of
-// those who want more than their share, the ones who had less go first.
+// parts to the tenants that had nodes waiting, of whatever cell. A tenant
+// without any left is granted nothing. It keeps its debt, so that nobody gets
+// rid of one by waiting for its own batches, and loses what it has to the
+// others: what it did not use is not saved. There is one exception, the tenant
+// whose turn was a full batch. It does not want less than its share, and to
+// let it have a few full batches in a row costs no throughput, as batches of
+// one row would. With its last sequence the account is closed. So the balances
+// always add up to nothing, and of those who want more than their share, the
+// ones who had less go first.
 //
 // A balance is kept between plus and minus the cost of one full batch of the
 // most expensive cell: who took what others could not use, because they wait
@@ -34,20 +41,31 @@ import "slices"
 // rows; nothing is allocated but when a tenant's first sequence begins.
 type fairShare struct {
 	tenants    map[string]*tenant
-	backlogged int   // tenants with nodes waiting
-	granted    int64 // to each of them since the beginning
-	paid       int64 // and not granted yet
-	bound      int64 // of a balance
+	backlogged int       // tenants with nodes waiting
+	granted    int64     // to each of them since the beginning
+	paid       int64     // and not granted yet
+	bound      int64     // of a balance
+	emptied    []*tenant // that may have no nodes waiting any more
+	turns      turns
 }
 
 // tenant is an account. It exists while sequences of the tenant are live.
 type tenant struct {
 	name    string
-	live    int // sequences
-	waiting int // nodes
+	live    int  // sequences
+	waiting int  // nodes
+	open    int  // those of them that may go now
+	active  bool // counted among those with nodes waiting
+	emptied bool // in the list of that name
 	balance int64
 	seen    int64 // what had been granted when the balance was last looked at
 	shares  []*share
+
+	prev, next *tenant // in the line of turns
+	parkedAt   int     // place in its heap, or noPlace
+	until      int64   // parked, until that much has been granted
+	redeemed   bool    // returned from there, and has not decided since
+	yielded    int     // turns since it last decided or began to wait
 }
 
 // share is a tenant's part in one model.
@@ -84,6 +102,18 @@ func (l *flowList) push(f *flow) {
 	l.length++
 }
 
+// lead puts a flow first.
+func (l *flowList) lead(f *flow) {
+	if l.head == f {
+		return
+	}
+	l.remove(f)
+	f.next = l.head
+	l.head.prev = f
+	l.head = f
+	l.length++
+}
+
 func (l *flowList) remove(f *flow) {
 	if f.prev != nil {
 		f.prev.next = f.next
@@ -108,7 +138,7 @@ func (s *fairShare) add(q *readyQueue) {
 func (s *fairShare) join(q *Sequence) {
 	t := s.tenants[q.tenant]
 	if t == nil {
-		t = &tenant{name: q.tenant}
+		t = &tenant{name: q.tenant, parkedAt: noPlace}
 		s.tenants[q.tenant] = t
 	}
 	t.live++
@@ -132,6 +162,11 @@ func (s *fairShare) leave(q *Sequence) {
 		t.shares = slices.DeleteFunc(t.shares, func(sh *share) bool { return sh == q.share })
 	}
 	if t.live--; t.live == 0 {
+		if t.active {
+			s.rest(t)
+		}
+		s.paid += t.balance
+		t.balance = 0
 		delete(s.tenants, t.name)
 	}
 	q.share = nil
@@ -139,8 +174,8 @@ func (s *fairShare) leave(q *Sequence) {
 
 // waits takes note that a tenant has one more node waiting.
 func (s *fairShare) waits(t *tenant) {
-	if t.waiting == 0 {
-		t.seen = s.granted
+	if !t.active {
+		t.active, t.seen = true, s.granted
 		s.backlogged++
 	}
 	t.waiting++
@@ -149,9 +184,25 @@ func (s *fairShare) waits(t *tenant) {
 // goes takes note that a tenant has one node less waiting.
 func (s *fairShare) goes(t *tenant) {
 	t.waiting--
-	if t.waiting == 0 {
-		s.backlogged--
-		s.paid += s.credit(t)
+	if t.waiting == 0 && !t.emptied {
+		t.emptied = true
+		s.emptied = append(s.emptied, t)
+	}
+}
+
+// rest takes a tenant without nodes waiting out of those that are granted
+// something.
+func (s *fairShare) rest(t *tenant) {
+	s.credit(t)
+	t.active = false
+	s.backlogged--
+}
+
+// forfeit gives what a tenant has, and is not going to use, to the others. A
+// debt stays.
+func (s *fairShare) forfeit(t *tenant) {
+	if t.balance > 0 {
+		s.paid += t.balance
 		t.balance = 0
 	}
 }
@@ -171,8 +222,26 @@ func (s *fairShare) charge(t *tenant, cost int64) {
 	s.paid += cost
 }
 
-// grant gives out what was paid.
-func (s *fairShare) grant() {
+// grant gives out what was paid: first to all who had nodes waiting, those
+// included whose last ones were paid for, then what these leave to the rest. A
+// tenant, which may be nil, keeps what it has even so.
+func (s *fairShare) grant(keeps *tenant) {
+	s.distribute()
+	for _, t := range s.emptied {
+		t.emptied = false
+		if t.active && t.waiting == 0 {
+			s.rest(t)
+			if t != keeps {
+				s.forfeit(t)
+			}
+		}
+	}
+	clear(s.emptied)
+	s.emptied = s.emptied[:0]
+	s.distribute()
+}
+
+func (s *fairShare) distribute() {
 	if n := int64(s.backlogged); n > 0 {
 		s.granted += s.paid / n
 		s.paid %= n

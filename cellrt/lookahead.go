@@ -21,8 +21,9 @@ package cellrt
 // So no node starts before those it depends on have run. The bound: a newcomer
 // waits for at most Cell.LookAhead batches of an executor. And batches ahead
 // count as decisions against the cells that wait: where the next decision would
-// be for an overdue one, there is no batch ahead, so that looking ahead takes
-// nobody's turn.
+// be for an overdue one, or another tenant has ready nodes and none of this
+// cell, there is no batch ahead, so that looking ahead takes nobody's turn.
+// Tenants that have some of this cell go along.
 type lookAhead struct {
 	lanes []*nodeList // the held nodes, by executor
 }
@@ -45,7 +46,7 @@ func (l *lookAhead) lane(executor int) *nodeList {
 // they were formed.
 func (s *Scheduler) Follow(prev, b *Batch) bool {
 	q := prev.Model.queue(prev.Cell)
-	if prev.depth+1 >= q.lookAhead || len(prev.Rows) < leastAhead || s.choice.owes(s.queues, q, prev.depth) {
+	if prev.depth+1 >= q.lookAhead || len(prev.Rows) < leastAhead || s.choice.owes(s.queues, q, prev.depth) || s.fair.others(prev.tenant, q) {
 		return false
 	}
 	s.advanceAhead(prev)
@@ -60,6 +61,7 @@ func (s *Scheduler) Follow(prev, b *Batch) bool {
 		return false
 	}
 	s.begin(b, q, prev.executor, prev.depth+1)
+	b.tenant = prev.tenant
 	s.fill(b, q)
 	for n := lane.head; n != nil && len(b.Rows) < q.maxRows; {
 		next := lane.next(n)
@@ -95,7 +97,7 @@ func (s *Scheduler) returned(q *Sequence) {
 		if n.held != nil {
 			n.held.remove(n)
 			n.held = nil
-			n.queue.push(n)
+			s.open(n)
 		}
 	}
 	s.checkStalled(q)

@@ -270,3 +270,31 @@ func TestLookAheadTakesNobodysTurn(t *testing.T) {
 		w.drain()
 	}
 }
+
+// TestLookAheadLeavesOtherTenantsTheirTurn has another tenant wait, for the
+// same cell or for another one.
+func TestLookAheadLeavesOtherTenantsTheirTurn(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		lengths [3]int // of the other tenant's requests
+		want    int
+	}{
+		{"same cell", [3]int{9, 0, 2}, 4},
+		{"other cell", [3]int{0, 9, 2}, 1},
+		{"both, and two batches take all of the same", [3]int{9, 9, 2}, 2},
+	} {
+		w := makeWorld(t, worldOptions{maxRows: 4, slots: 12, executors: 6, lookAhead: 4})
+		for range 9 {
+			w.submit(script{lengths: [3]int{9, 0, 2}, failAt: -1, tenant: "a"})
+		}
+		for range 3 {
+			w.submit(script{lengths: tc.lengths, failAt: -1, tenant: "b"})
+		}
+		w.form(0)
+		if got := len(w.rounds[0].flights); got != tc.want {
+			t.Errorf("%s: %d batches at once while another tenant waits, want %d", tc.name, got, tc.want)
+		}
+		w.drain()
+	}
+}

@@ -11,14 +11,20 @@ import (
 // device, so that the same code runs under a [Runtime] and under a virtual
 // clock. It is not safe for concurrent use.
 //
-// Three decisions are made here, each by a type of its own: which cell is next
-// (cellChoice), whose nodes its batch is made of (fairShare), and how many of
-// its batches are given out at once (lookAhead). Together they bound how long
-// a ready node waits. With E executors, C cells that have ready nodes, T
-// tenants that have some of the node's cell, batches of at most M rows and K
-// batches of look-ahead, at most K (E+C-2) batches of other cells come between
-// two decisions for the node's own; each of these takes the oldest node of all
-// T tenants, or of M of them in turn.
+// Four decisions are made here, each by a type of its own: which tenant the
+// next batch is for (turns), which of its cells (cellChoice), whose nodes the
+// batch is made of (fairShare), and how many batches of the cell are given out
+// at once (lookAhead). Together they bound how long a ready node waits. With E
+// executors and C cells of which the node's tenant has ready nodes, at most
+// E+C-2 of the tenant's decisions are for other cells before one is for the
+// node's, and that one takes the tenant's oldest node first. Between two of
+// the tenant's decisions, with T tenants that have ready nodes, the others
+// have one each if the tenant is not in debt, and else two each and those in
+// which they pay for T full batches of the most expensive cell, and for each
+// of these E more may come, while there is little to do. Each of all these
+// decisions is for at most K batches, the cell's look-ahead. Beside that,
+// every batch of the node's cell takes the oldest node of all tenants that
+// have some there, or of as many of them in turn as it has rows.
 type Scheduler struct {
 	maxRows int
 	models  []*Model
@@ -30,6 +36,8 @@ type Scheduler struct {
 	choice cellChoice
 	fair   fairShare
 	ahead  lookAhead
+
+	candidates []*readyQueue // of one decision
 
 	frontier Frontier
 	tokens   []Token
@@ -142,14 +150,32 @@ func (s *Scheduler) Ready() int { return s.ready }
 // Next forms the next batch of an idle executor in b and reports whether there
 // is one. Executors are numbered from 0.
 func (s *Scheduler) Next(executor int, b *Batch) bool {
-	q := s.choice.choose(s.queues)
-	if q == nil {
+	t := s.fair.turn()
+	if t == nil {
 		return false
 	}
+	q := s.chooseFor(t)
+	if t.has(q) {
+		q.flows.lead(t.share(q.model).flow(q.cell))
+	} else {
+		s.fair.yields(t)
+		t = q.flows.head.tenant
+	}
 	s.begin(b, q, executor, 0)
+	b.tenant = t
 	s.fill(b, q)
 	s.finish(b)
 	return true
+}
+
+// chooseFor returns the queue for a tenant's turn: one in which it has nodes,
+// or any while the executors find little to do, see [turns].
+func (s *Scheduler) chooseFor(t *tenant) *readyQueue {
+	if t.yielded < s.choice.executors && s.choice.spread(s.queues) {
+		return s.choice.choose(s.queues, s.queues)
+	}
+	s.candidates = t.queues(s.candidates[:0])
+	return s.choice.choose(s.queues, s.candidates)
 }
 
 // begin empties a batch for nodes of a queue.
@@ -184,7 +210,11 @@ func (s *Scheduler) take(b *Batch, n *readyNode) {
 // finish makes a batch ready to run.
 func (s *Scheduler) finish(b *Batch) {
 	rows := len(b.Rows)
-	s.fair.grant()
+	if rows == b.Model.queue(b.Cell).maxRows {
+		s.fair.grant(b.tenant)
+	} else {
+		s.fair.grant(nil)
+	}
 	b.Outputs = slices.Grow(b.Outputs[:0], rows)[:rows]
 	b.ahead = slices.Grow(b.ahead[:0], rows)[:rows]
 	clear(b.Outputs)
@@ -210,6 +240,7 @@ func (s *Scheduler) Complete(b *Batch, computed int) {
 	// An idle executor's batch keeps neither sequences alive nor scratch.
 	clear(b.sequences)
 	clear(b.Outputs)
+	b.tenant = nil
 }
 
 // advance tells a sequence's graph that a node ran.
@@ -275,7 +306,13 @@ func (s *Scheduler) push(q *Sequence, node *Node) {
 		n.held.push(n)
 		return
 	}
+	s.open(n)
+}
+
+// open makes a node that is ready one that may go now.
+func (s *Scheduler) open(n *readyNode) {
 	n.queue.push(n)
+	s.fair.opens(n.seq.share.tenant)
 }
 
 // drop takes a ready node out of its lists.
@@ -285,6 +322,7 @@ func (s *Scheduler) drop(n *readyNode) {
 		n.held.remove(n)
 	} else {
 		n.queue.remove(n)
+		s.fair.closes(n.seq.share.tenant)
 	}
 	s.fair.goes(n.seq.share.tenant)
 	s.pool.put(n)
