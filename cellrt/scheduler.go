@@ -90,6 +90,7 @@ func (s *Scheduler) Remove(m *Model) error {
 	}
 	s.models = slices.Delete(s.models, i, i+1)
 	s.queues = slices.DeleteFunc(s.queues, func(q *readyQueue) bool { return q.model == m })
+	s.candidates = nil // it may name the model's queues
 	m.loaded = false
 	return nil
 }
