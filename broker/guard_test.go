@@ -132,19 +132,19 @@ func TestRequestsEnd(t *testing.T) {
 func TestSilenceIsNotQueueing(t *testing.T) {
 	t.Parallel()
 	server, _ := queueStub(t, func(_ int, m *nats.Msg) {
-		tick := time.NewTicker(120 * time.Millisecond)
+		tick := time.NewTicker(250 * time.Millisecond)
 		defer tick.Stop()
 		_ = m.Respond([]byte(stored))
-		for range 4 { // queued for longer than a silence
+		for range 7 { // queued for longer than a silence
 			<-tick.C
 		}
-		for i := range 6 {
+		for i := range 7 {
 			_ = m.Respond(frame(t, m, broker.Frame{Type: broker.FrameHeartbeat, Seq: uint64(i)}))
 			<-tick.C
 		}
-		_ = m.Respond(frame(t, m, broker.Frame{Type: broker.FrameFinal, Seq: 6, Text: "x", Final: &broker.Final{}}))
+		_ = m.Respond(frame(t, m, broker.Frame{Type: broker.FrameFinal, Seq: 7, Text: "x", Final: &broker.Final{}}))
 	})
-	c := newClient(t, server, broker.ClientConfig{Silence: 400 * time.Millisecond})
+	c := newClient(t, server, broker.ClientConfig{Silence: 1500 * time.Millisecond})
 	s, err := c.Request(t.Context(), "echo", broker.RequestOptions{})
 	if err != nil {
 		t.Fatal(err)
