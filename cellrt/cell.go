@@ -297,6 +297,16 @@ type Program struct {
 	Name   string
 	Layout *Layout
 	Cells  []*Cell
+	// Weights is how a backend is to store the weights.
+	Weights Weights
+}
+
+// WithWeights returns the same program, its cells included, with another
+// weight type.
+func (p *Program) WithWeights(w Weights) *Program {
+	out := *p
+	out.Weights = w
+	return &out
 }
 
 // NewProgram collects cells that share a layout and numbers them. A cell
