@@ -56,6 +56,8 @@ type config struct {
 	ModelType string `json:"model_type"`
 	Task      string `json:"task"`
 	Version   string `json:"version"`
+	// Weights names the weight type that the author chose; empty is f32.
+	Weights string `json:"weights"`
 	// Tokenizer is for both sides where a side does not name its own.
 	Tokenizer       *tokenizer.Config `json:"tokenizer"`
 	SourceTokenizer *tokenizer.Config `json:"source_tokenizer"`
@@ -128,6 +130,10 @@ func load(fsys fs.FS, name string) (*Model, error) {
 	if len(c.Version) > maxTextBytes || len(c.Task) > maxTextBytes {
 		return nil, &ConfigError{File: configFile, Field: "version, task", Err: fmt.Errorf("at most %d bytes wanted", maxTextBytes)}
 	}
+	weights, err := c.weights()
+	if err != nil {
+		return nil, err
+	}
 	m := &Model{name: name, version: cmp.Or(c.Version, "1"), task: c.Task, kind: c.ModelType}
 	switch c.ModelType {
 	case FamilyLM:
@@ -145,6 +151,7 @@ func load(fsys fs.FS, name string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.program = m.family.Program().WithWeights(weights)
 	if m.golden, err = readGolden(fsys); err != nil {
 		return nil, err
 	}

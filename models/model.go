@@ -20,18 +20,16 @@ type Model struct {
 	limits                Limits
 	target                tokenizer.Tokenizer // nil in families that emit no tokens
 	family                family
+	program               *cellrt.Program // the family's, with the weight type
 	golden                []goldenCase
 }
 
 // Name returns the name requests use.
 func (m *Model) Name() string { return m.name }
 
-// Version returns the configuration's version, "1" when it has none.
-func (m *Model) Version() string { return m.version }
-
 // Digest returns the SHA-256 of the model's files in hexadecimal: names and
 // contents, in the order of their names. Hidden files and sub-directories do
-// not count.
+// not count, and the weight type only as far as the configuration names it.
 func (m *Model) Digest() string { return m.digest }
 
 // Family returns the model_type.
@@ -40,8 +38,8 @@ func (m *Model) Family() string { return m.kind }
 // Task returns what the model is for, as its configuration says.
 func (m *Model) Task() string { return m.task }
 
-// Program returns the model's cells and state layout.
-func (m *Model) Program() *cellrt.Program { return m.family.Program() }
+// Program returns the model's cells, state layout and weight type.
+func (m *Model) Program() *cellrt.Program { return m.program }
 
 // Limits returns the bounds of a request.
 func (m *Model) Limits() Limits { return m.limits }
