@@ -22,6 +22,16 @@ const (
 	defaultMaxAge   = 15 * time.Minute
 	defaultWindow   = 2 * time.Minute
 	defaultPending  = 4096
+	// defaultDeliver leaves a request that workers give up after 5 failures room
+	// for 8 deliveries each, and for hand-backs.
+	defaultDeliver = 8*5 + 64
+
+	defaultKeep     = 15 * time.Minute
+	defaultFinals   = 200_000
+	defaultFrames   = 10 * time.Minute
+	defaultOutBytes = 512 << 20
+	defaultLetters  = 10_000
+	defaultDead     = 7 * 24 * time.Hour
 )
 
 // Config describes a worker's connection and the streams behind it. The zero
@@ -82,6 +92,36 @@ type StreamConfig struct {
 	// MaxAckPending bounds the leases of one model and priority over all
 	// workers. Default 4096.
 	MaxAckPending int
+	// MaxDeliver is how often the server delivers a request; -1 is without bound.
+	// It must be well above what the workers allow, who count failures and tell
+	// the client: it stops a request that kills every worker before it can count,
+	// and what is left to do then is told by [Conn.Advisories]. Default 104.
+	MaxDeliver int
+
+	// Finals are the terminal frames of durable requests, in the stream <Name>_FINAL.
+	// Default 200000 messages, 256 MiB, and MaxAge but at least 15 min; the age
+	// must not be below MaxAge.
+	Finals StoreConfig
+	// States of interrupted requests, in <Name>_STATE. Default no bound of their
+	// number, 256 MiB, and MaxAge but at least 15 min.
+	States StoreConfig
+	// Out are the frames of requests in mode resume, in <Name>_OUT, in the server's memory.
+	// Default no bound of their number, 512 MiB, 10 min.
+	Out StoreConfig
+	// Letters are dead letters, in <Name>_DLQ. Default 10000 messages, 256 MiB,
+	// 7 days.
+	Letters StoreConfig
+}
+
+// StoreConfig holds the limits of a stream that keeps records. The oldest
+// record gives way to a new one. The zero value of a field means its default.
+type StoreConfig struct {
+	// MaxMessages; -1 is without bound.
+	MaxMessages int64
+	// MaxBytes.
+	MaxBytes int64
+	// MaxAge of a record.
+	MaxAge time.Duration
 }
 
 // WithDefaults returns cfg with its zero fields replaced by the defaults.
@@ -107,7 +147,18 @@ func (cfg Config) WithDefaults() Config {
 	orDefault(&s.MaxAge, defaultMaxAge)
 	orDefault(&s.Duplicates, min(defaultWindow, s.MaxAge))
 	orDefault(&s.MaxAckPending, defaultPending)
+	orDefault(&s.MaxDeliver, defaultDeliver)
+	s.Finals.orDefault(defaultFinals, defaultBytes, max(defaultKeep, s.MaxAge))
+	s.States.orDefault(-1, defaultBytes, max(defaultKeep, s.MaxAge))
+	s.Out.orDefault(-1, defaultOutBytes, defaultFrames)
+	s.Letters.orDefault(defaultLetters, defaultBytes, defaultDead)
 	return cfg
+}
+
+func (s *StoreConfig) orDefault(messages, bytes int64, age time.Duration) {
+	orDefault(&s.MaxMessages, messages)
+	orDefault(&s.MaxBytes, bytes)
+	orDefault(&s.MaxAge, age)
 }
 
 func orDefault[T comparable](field *T, value T) {
@@ -140,5 +191,15 @@ func (cfg Config) Validate() error {
 	check(s.MaxAge >= time.Second, "stream max age %v: below 1s", s.MaxAge)
 	check(s.Duplicates >= 100*time.Millisecond && s.Duplicates <= s.MaxAge, "stream duplicates %v: not in [100ms, max age]", s.Duplicates)
 	check(s.MaxAckPending >= 1, "stream max ack pending %d: below 1", s.MaxAckPending)
+	check(s.MaxDeliver == -1 || s.MaxDeliver >= 1, "stream max deliver %d: neither -1 nor positive", s.MaxDeliver)
+	check(s.Finals.MaxAge >= s.MaxAge, "finals max age %v: below the stream's max age %v", s.Finals.MaxAge, s.MaxAge)
+	for _, store := range []struct {
+		name string
+		cfg  StoreConfig
+	}{{"finals", s.Finals}, {"states", s.States}, {"out", s.Out}, {"letters", s.Letters}} {
+		check(store.cfg.MaxMessages == -1 || store.cfg.MaxMessages > 0, "%s max messages %d: neither -1 nor positive", store.name, store.cfg.MaxMessages)
+		check(store.cfg.MaxBytes > 0, "%s max bytes %d: not positive", store.name, store.cfg.MaxBytes)
+		check(store.cfg.MaxAge >= time.Second, "%s max age %v: below 1s", store.name, store.cfg.MaxAge)
+	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"time"
@@ -27,7 +29,10 @@ type decoder struct {
 
 // durable decodes a message of the request stream.
 func (d *decoder) durable(m message, sequence uint64, published, now time.Time) (*Request, *Error) {
-	r := &Request{Durable: true, Published: published}
+	r := &Request{
+		Durable: true, Published: published, Sequence: sequence, Hash: requestHash(m.subject, m.payload),
+		Raw: Raw{Subject: m.subject, Header: m.header, Payload: m.payload},
+	}
 	var err *Error
 	model, priority, client, subjectErr := d.subjects.parseRequest(m.subject)
 	if subjectErr != nil {
@@ -54,6 +59,15 @@ func (d *decoder) durable(m message, sequence uint64, published, now time.Time) 
 		}
 	}
 	return d.content(r, m, err, now)
+}
+
+// requestHash is [Request.Hash].
+func requestHash(subject string, payload []byte) uint64 {
+	h := sha256.New()
+	h.Write(append(append(make([]byte, 0, 128), subject...), 0))
+	h.Write(payload)
+	var sum [sha256.Size]byte
+	return binary.BigEndian.Uint64(h.Sum(sum[:0]))
 }
 
 // core decodes a core request. Without a usable reply subject the request's

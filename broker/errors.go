@@ -73,6 +73,18 @@ var (
 	ErrNoReceipt = errors.New("no receipt")
 	// ErrSilent means that a request was taken and then nothing was heard of it.
 	ErrSilent = errors.New("nothing heard")
+	// ErrNotStored means that there is no such record: none was stored, or it was
+	// dropped since.
+	ErrNotStored = errors.New("not stored")
+	// ErrStoreFull means that too many finals wait for their verdict. Nothing was
+	// sent; try again when some have it.
+	ErrStoreFull = errors.New("too many finals are being stored")
+	// ErrNoVerdict means that the server did not say in time whether it stored a
+	// final. It may have.
+	ErrNoVerdict = errors.New("no verdict on the final")
+	// ErrBadRecord means that a stored record is malformed, or is not what its
+	// subject says.
+	ErrBadRecord = errors.New("malformed record")
 	// ErrClosed means that the client or connection is closed.
 	ErrClosed = errors.New("closed")
 )

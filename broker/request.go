@@ -1,6 +1,10 @@
 package broker
 
-import "time"
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
 
 // Priority is the queue of a durable request.
 type Priority string
@@ -31,6 +35,9 @@ const (
 	ModeStream Mode = "stream"
 	// ModeFinal sends the terminal frame only: a plain request and its reply.
 	ModeFinal Mode = "final"
+	// ModeResume sends what ModeStream does, on a subject that a stream keeps for
+	// a while: it can be read back. Durable requests only.
+	ModeResume Mode = "resume"
 )
 
 // OnGone says what happens when nobody listens to the frames any more.
@@ -94,4 +101,20 @@ type Request struct {
 	Published time.Time
 	Input     Input
 	Params    Params
+
+	// Sequence of the message in the request stream; 0 on the core path.
+	Sequence uint64
+	// Hash tells apart requests of one id: the first 8 bytes, big-endian, of the
+	// SHA-256 of subject, a zero byte and payload. 0 on the core path.
+	Hash uint64
+	// Raw is the message as it was published, empty on the core path. It shares
+	// its memory with the message, which nobody may change.
+	Raw Raw
+}
+
+// Raw is a message as it was published.
+type Raw struct {
+	Subject string
+	Header  nats.Header
+	Payload []byte
 }
