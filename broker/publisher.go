@@ -186,6 +186,99 @@ func (s *TokenStream) Fail(e *Error, meta Meta) error {
 	return s.emitLast()
 }
 
+// Encoded is a terminal frame as it goes on the wire, with its lease in it. It
+// owns its bytes, so it may be stored and sent later.
+type Encoded struct {
+	// Type is final or error.
+	Type FrameType
+	// Frame is the encoded frame.
+	Frame []byte
+}
+
+// storeHeadroom is what a stored frame needs beside its bytes: its subject and
+// its headers.
+const storeHeadroom = 512
+
+// Terminal encodes a terminal frame, without sending it, so that it can be
+// stored before: Type of f is final or error, and the fields that Final or Fail
+// of this stream would use count. [TokenStream.SendTerminal] sends it. An output
+// that does not fit into a message with the headers of a store is
+// [ErrFrameTooLarge]. Other frames may be sent in between; then one of them has
+// the number of the terminal frame, which counts whatever its number is.
+func (s *TokenStream) Terminal(f *Frame) (Encoded, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() { s.frame = Frame{} }()
+	switch f.Type {
+	case FrameFinal:
+		s.frame = Frame{
+			Type: FrameFinal, Text: f.Text, Tokens: f.Tokens, LogProbs: f.LogProbs,
+			Model: f.Model, Version: f.Version, Digest: f.Digest, Final: f.Final, Meta: f.Meta,
+		}
+	case FrameError:
+		s.frame = Frame{Type: FrameError, Error: f.Error, Meta: f.Meta}
+	default:
+		return Encoded{}, fmt.Errorf("terminal frame of type %q: not final or error", f.Type)
+	}
+	if s.ended {
+		return Encoded{}, ErrTerminated
+	}
+	b, err := s.encode(nil)
+	if err != nil {
+		return Encoded{}, err
+	}
+	if limit := s.publisher.conn.nc.MaxPayload(); limit > 0 && int64(len(b)) > limit-storeHeadroom {
+		return Encoded{}, fmt.Errorf("%s frame: %w: %d bytes, limit %d", f.Type, ErrFrameTooLarge, len(b), limit-storeHeadroom)
+	}
+	return Encoded{Type: f.Type, Frame: b}, nil
+}
+
+// SendTerminal sends what Terminal returned and ends the stream. Settle or
+// reject the lease after it.
+func (s *TokenStream) SendTerminal(e Encoded) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return ErrTerminated
+	}
+	if !e.Type.Terminal() {
+		return fmt.Errorf("terminal frame of type %q: not final or error", e.Type)
+	}
+	if err := s.publisher.last.send(s.request.Reply, e.Frame); err != nil {
+		return fmt.Errorf("publish %s frame: %w", e.Type, err)
+	}
+	s.end()
+	return nil
+}
+
+// Replay ends the stream with the terminal frame of an earlier lease, in either
+// encoding. It goes out as one of this lease: a client ignores the frames of
+// earlier ones. Settle the lease after it.
+func (s *TokenStream) Replay(frame []byte) error {
+	f, err := DecodeFrame(frame)
+	if err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	if !f.Type.Terminal() {
+		return fmt.Errorf("replay of a frame of type %q: not final or error", f.Type)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frame = f
+	return s.emitLast()
+}
+
+// Cumulative sends the whole output so far: Text, Tokens and LogProbs of f
+// count, and Index and Provisional are zero. Readers that have a part of it
+// skip that, and those that lost a frame, or come late, have no hole any more. It
+// does not allocate.
+func (s *TokenStream) Cumulative(f *Frame) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frame = Frame{Type: FrameToken, Text: f.Text, Tokens: f.Tokens, LogProbs: f.LogProbs}
+	return s.emit()
+}
+
 // Retry ends this lease's stream: the request was handed back and another
 // attempt will go on. Release the lease after it.
 func (s *TokenStream) Retry() error {
@@ -207,9 +300,26 @@ func (s *TokenStream) emitLast() error {
 	if err := s.emit(); err != nil {
 		return err
 	}
+	s.end()
+	return nil
+}
+
+// end is called with mu held.
+func (s *TokenStream) end() {
 	s.ended = true
 	s.publisher.forget(s)
-	return nil
+}
+
+// encode appends the encoding of s.frame, stamped with the lease, to dst. It is
+// called with mu held.
+func (s *TokenStream) encode(dst []byte) ([]byte, error) {
+	f := &s.frame
+	f.ID, f.Epoch, f.Attempt, f.Seq = s.request.ID, s.lease.Epoch, s.lease.Attempt, s.seq
+	b, err := AppendFrame(dst, s.request.Encoding, f)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s frame: %w", f.Type, err)
+	}
+	return b, nil
 }
 
 // emit sends s.frame. It runs under s.mu, so that the order on the wire is the
@@ -220,10 +330,9 @@ func (s *TokenStream) emit() error {
 	if s.ended {
 		return ErrTerminated
 	}
-	f.ID, f.Epoch, f.Attempt, f.Seq = s.request.ID, s.lease.Epoch, s.lease.Attempt, s.seq
-	b, err := AppendFrame(s.buf[:0], s.request.Encoding, f)
+	b, err := s.encode(s.buf[:0])
 	if err != nil {
-		return fmt.Errorf("publish %s frame: %w", f.Type, err)
+		return err
 	}
 	s.buf = b
 	if f.Type.Terminal() {

@@ -25,11 +25,16 @@ const (
 // CancelState says what a cancel request found.
 type CancelState string
 
-// The states a worker or client reports.
+// The states a worker or client reports. They are the answer to the moment at
+// which the cancellation came; asking again is harmless.
 const (
 	// CancelUnknown: not ours. A worker that returns it stays silent; a client
 	// gets it when no worker answered.
 	CancelUnknown CancelState = "unknown"
+	// CancelQueued: it was waiting in the queue and has been taken out of it.
+	CancelQueued CancelState = "queued"
+	// CancelAdmitted: a worker had it and had not begun; it does not begin.
+	CancelAdmitted CancelState = "admitted"
 	// CancelRunning: it was running and stops within a step.
 	CancelRunning CancelState = "running"
 	// CancelFinished: it had ended before.
@@ -53,8 +58,19 @@ type ServiceConfig struct {
 	Credits *Credits
 	// Deliver takes a core request; it must not block. Required with Models.
 	Deliver func(*Delivery)
-	// Cancel handles a cancel request; it must not block. Nil: no endpoint.
-	Cancel func(client, id string) CancelState
+	// Cancel handles a cancel request; it must not block. Sequence is that of
+	// the request's message in the queue as far as the client knows it, else 0.
+	// Nil: no endpoint.
+	Cancel func(client, id string, seq uint64) CancelState
+	// Resume asks the worker to bring the readers of a request up to date: when
+	// it runs the request it arranges for a [TokenStream.Cumulative] on the
+	// request's own stream and returns true; otherwise false. Index is the number
+	// of tokens that the requester has, reply the subject that it reads. It must
+	// not block. Nil: only stored requests are resumed.
+	Resume func(client, id string, index int, reply string) bool
+	// Control handles a request to infer.ctl.<worker>; it must not block. Nil:
+	// no endpoint.
+	Control func(Control) ControlReply
 	// Stats is called for service statistics; its result is encoded as JSON.
 	Stats func() any
 }
@@ -192,7 +208,7 @@ func (s *Service) serveCancel(subject, reply string, payload []byte) {
 		s.conn.log.Debug("malformed cancel request", slog.String("client", clip(client)))
 		return
 	}
-	state := s.cfg.Cancel(client, id)
+	state := s.cfg.Cancel(client, id, 0)
 	if state == CancelUnknown || state == "" || reply == "" {
 		return
 	}

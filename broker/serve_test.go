@@ -122,7 +122,7 @@ func TestCancel(t *testing.T) {
 	var once sync.Once
 	stop := make(chan struct{})
 	const finished = "finished1"
-	svc := serve(t, conn, broker.ServiceConfig{Cancel: func(client, id string) broker.CancelState {
+	svc := serve(t, conn, broker.ServiceConfig{Cancel: func(client, id string, _ uint64) broker.CancelState {
 		switch id {
 		case finished:
 			return broker.CancelFinished
@@ -174,7 +174,7 @@ func TestContextCancels(t *testing.T) {
 	t.Parallel()
 	server, conn := setup(t, broker.Config{})
 	heard := make(chan string, 4)
-	serve(t, conn, broker.ServiceConfig{Cancel: func(_, id string) broker.CancelState {
+	serve(t, conn, broker.ServiceConfig{Cancel: func(_, id string, _ uint64) broker.CancelState {
 		heard <- id
 		return broker.CancelRunning
 	}}, nil)
@@ -225,7 +225,7 @@ func TestDiscovery(t *testing.T) {
 	svc := serve(t, conn, broker.ServiceConfig{
 		Worker: "w7", Version: "1.2.3", Models: []broker.ServedModel{{Name: "echo", Version: "1", Digest: "abc"}},
 		Credits: broker.NewCredits(1), Stats: func() any { return map[string]int{"running": 3} },
-		Cancel: func(string, string) broker.CancelState { return broker.CancelUnknown },
+		Cancel: func(string, string, uint64) broker.CancelState { return broker.CancelUnknown },
 	}, echo)
 	nc := conn.NATS()
 	for subject, want := range map[string][]string{

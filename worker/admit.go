@@ -150,7 +150,7 @@ func (w *Worker) refuse(r *run, refusal *broker.Error) {
 }
 
 // cancel is the endpoint of cancel requests.
-func (w *Worker) cancel(client, id string) broker.CancelState {
+func (w *Worker) cancel(client, id string, _ uint64) broker.CancelState {
 	runs, state := w.table.find(requestKey{client: client, id: id}, time.Now())
 	for _, r := range runs {
 		w.stop(r, errCancelled)
