@@ -35,8 +35,7 @@ type ClientConfig struct {
 	// Prefix of all subjects. Default "infer".
 	Prefix string
 	// QueueFrames bounds the frames that wait for a slow reader, per request;
-	// newer token frames are dropped then, which shows as [Stream.Lost].
-	// Default 256.
+	// newer output is then gathered in one more frame. Default 256.
 	QueueFrames int
 	// CancelTimeout is how long Cancel waits for an answer. Default 500 ms.
 	CancelTimeout time.Duration
@@ -87,16 +86,26 @@ type Client struct {
 	nc       *nats.Conn
 	cfg      ClientConfig
 	subjects subjects
-	sub      *nats.Subscription
+	subs     []*nats.Subscription // of the frames: as they come, and of mode resume
+	status   chan nats.Status
 	ids      idSource
 
 	mu      sync.Mutex
 	streams map[string]*Stream // by id
 	closed  bool
+	done    chan struct{} // closed with it
 }
 
-// NewClient returns a client on nc, which it does not own. One subscription
-// serves all its requests.
+// What may wait for the client in its subscriptions. Nothing in it waits for a
+// reader, so this much means that the process itself does not get to run;
+// what the library drops then comes back by a resume request.
+const (
+	pendingFrames = 1 << 16
+	pendingBytes  = 64 << 20
+)
+
+// NewClient returns a client on nc, which it does not own. Two subscriptions
+// serve all its requests.
 func NewClient(nc *nats.Conn, cfg ClientConfig) (*Client, error) {
 	orDefault(&cfg.Name, "c"+nuid.Next())
 	orDefault(&cfg.Prefix, defaultPrefix)
@@ -121,12 +130,20 @@ func NewClient(nc *nats.Conn, cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{nc: nc, cfg: cfg, subjects: s, streams: map[string]*Stream{}, ids: idSource{nuid: nuid.New()}}
-	c.sub, err = nc.Subscribe(s.out(cfg.Name, "*"), c.receive)
-	if err != nil {
-		return nil, fmt.Errorf("subscribe to replies: %w", err)
+	c := &Client{nc: nc, cfg: cfg, subjects: s, streams: map[string]*Stream{}, ids: idSource{nuid: nuid.New()}, done: make(chan struct{})}
+	for _, subject := range []string{s.out(cfg.Name, "*"), s.outResume(cfg.Name, "*")} {
+		sub, err := nc.Subscribe(subject, c.receive)
+		if err == nil {
+			c.subs = append(c.subs, sub)
+			sub.SetClosedHandler(func(string) { c.end() }) // also when the connection closes
+			err = sub.SetPendingLimits(pendingFrames, pendingBytes)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("subscribe to replies: %w", err), c.Close())
+		}
 	}
-	c.sub.SetClosedHandler(func(string) { c.end() }) // also when the connection closes
+	c.status = nc.StatusChanged(nats.CONNECTED)
+	go c.follow()
 	return c, nil
 }
 
@@ -291,13 +308,28 @@ type CancelReply struct {
 
 // Cancel asks the workers to stop a request of this client. State is
 // [CancelUnknown] when no worker answers in time: it may be queued, and then
-// ends when a worker takes it.
+// ends when a worker takes it. Of a request whose stream is open here, and of one
+// whose id the workers made, the place in the queue is known, and a queued one is
+// taken out at once.
 func (c *Client) Cancel(ctx context.Context, id string) (CancelReply, error) {
+	c.mu.Lock()
+	s := c.streams[id]
+	c.mu.Unlock()
+	var sequence uint64
+	if s != nil {
+		sequence = s.sequence()
+	}
+	return c.CancelAt(ctx, id, sequence)
+}
+
+// CancelAt is Cancel for a request whose sequence in the queue is known, as the
+// receipt of a plain publication says it; 0 is not known.
+func (c *Client) CancelAt(ctx context.Context, id string, sequence uint64) (CancelReply, error) {
 	reply := CancelReply{ID: id, State: CancelUnknown}
 	if !ValidID(id) {
 		return reply, badID(id)
 	}
-	payload, err := json.Marshal(cancelMessage{ID: id})
+	payload, err := json.Marshal(cancelMessage{ID: id, Sequence: sequence})
 	if err != nil {
 		return reply, fmt.Errorf("cancel: %w", err)
 	}
@@ -322,8 +354,8 @@ func (c *Client) Cancel(ctx context.Context, id string) (CancelReply, error) {
 }
 
 // sendCancel asks without waiting for an answer.
-func (c *Client) sendCancel(id string) {
-	payload, err := json.Marshal(cancelMessage{ID: id})
+func (c *Client) sendCancel(id string, sequence uint64) {
+	payload, err := json.Marshal(cancelMessage{ID: id, Sequence: sequence})
 	if err == nil {
 		err = c.nc.Publish(c.subjects.cancel(c.cfg.Name), payload)
 	}
@@ -332,21 +364,27 @@ func (c *Client) sendCancel(id string) {
 	}
 }
 
-// Close ends the subscription; open streams end with [ErrClosed]. Requests
+// Close ends the subscriptions; open streams end with [ErrClosed]. Requests
 // under way are not cancelled.
 func (c *Client) Close() error {
 	c.end()
-	if err := c.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
-		return fmt.Errorf("end subscription: %w", err)
+	var errs []error
+	for _, sub := range c.subs {
+		if err := sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
+			errs = append(errs, fmt.Errorf("end subscription: %w", err))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // end fails the open streams and takes no new ones.
 func (c *Client) end() {
 	c.mu.Lock()
 	open := slices.Collect(maps.Values(c.streams))
-	c.closed = true
+	if !c.closed {
+		c.closed = true
+		close(c.done)
+	}
 	c.mu.Unlock()
 	for _, s := range open {
 		s.fail(ErrClosed, false)

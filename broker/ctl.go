@@ -1,5 +1,10 @@
 package broker
 
+import (
+	"encoding/json"
+	"log/slog"
+)
+
 // ControlOp is what an operator asks of one worker.
 type ControlOp string
 
@@ -26,4 +31,34 @@ type ControlReply struct {
 	Status any `json:"status,omitempty"`
 	// Error says why the operation was refused; empty when it was not.
 	Error string `json:"error,omitempty"`
+}
+
+// control serves infer.ctl.<worker>. Who may publish there is the server's
+// matter: it is meant for operators.
+func (s *Service) control(_, reply string, payload []byte) {
+	const longest = 256
+	var c Control
+	answer := ControlReply{Worker: s.cfg.Worker, Error: "malformed request"}
+	if len(payload) == 0 {
+		c.Op = ControlStatus
+	}
+	if len(payload) == 0 || len(payload) <= longest && json.Unmarshal(payload, &c) == nil {
+		switch c.Op {
+		case ControlStatus, ControlDrain:
+			answer = s.cfg.Control(c)
+			answer.Worker = s.cfg.Worker
+		default:
+			answer.Error = "unknown operation " + clip(string(c.Op))
+		}
+	}
+	if reply == "" {
+		return
+	}
+	b, err := json.Marshal(answer)
+	if err == nil {
+		err = s.conn.send(reply, "", b)
+	}
+	if err != nil {
+		s.conn.log.Warn("control answer not sent", slog.String("op", clip(string(c.Op))), slog.Any("error", err))
+	}
 }

@@ -58,7 +58,14 @@ func (d *decoder) durable(m message, sequence uint64, published, now time.Time) 
 			err = badRequest("%s %q: not an allowed reply subject", HeaderReplyTo, clip(to))
 		}
 	}
-	return d.content(r, m, err, now)
+	r, err = d.content(r, m, err, now)
+	if r.Mode == ModeResume {
+		// Only the derived subject is kept.
+		if out := d.subjects.outResume(r.Client, r.ID); publishable(out) {
+			r.Reply = out
+		}
+	}
+	return r, err
 }
 
 // requestHash is [Request.Hash].

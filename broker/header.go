@@ -22,6 +22,10 @@ const (
 	HeaderTraceParent = "traceparent"
 )
 
+// HeaderStored marks a frame that answers a resume request and was read back
+// from a stream: it is of whatever lease, and counts all the same.
+const HeaderStored = "Infer-Stored"
+
 // The content types of a payload.
 const (
 	TypeMsgPack = "application/msgpack"
@@ -95,10 +99,13 @@ func readMode(r *Request, v string) *Error {
 	case "", ModeStream:
 	case ModeFinal:
 		r.Mode = ModeFinal
-	case "resume":
-		return NewError(CodeUnsupportedParameter, HeaderMode+" resume: not served")
+	case ModeResume:
+		if !r.Durable {
+			return NewError(CodeUnsupportedParameter, HeaderMode+" resume: only durable requests are kept")
+		}
+		r.Mode = ModeResume
 	default:
-		return badRequest("%s %q: not stream or final", HeaderMode, clip(v))
+		return badRequest("%s %q: not stream, final or resume", HeaderMode, clip(v))
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,25 +19,6 @@ const (
 	queueGroup    = "cellmq"
 	busyRetry     = 100 * time.Millisecond // advice in a busy frame
 	defaultSemVer = "0.0.0"
-)
-
-// CancelState says what a cancel request found.
-type CancelState string
-
-// The states a worker or client reports. They are the answer to the moment at
-// which the cancellation came; asking again is harmless.
-const (
-	// CancelUnknown: not ours. A worker that returns it stays silent; a client
-	// gets it when no worker answered.
-	CancelUnknown CancelState = "unknown"
-	// CancelQueued: it was waiting in the queue and has been taken out of it.
-	CancelQueued CancelState = "queued"
-	// CancelAdmitted: a worker had it and had not begun; it does not begin.
-	CancelAdmitted CancelState = "admitted"
-	// CancelRunning: it was running and stops within a step.
-	CancelRunning CancelState = "running"
-	// CancelFinished: it had ended before.
-	CancelFinished CancelState = "finished"
 )
 
 // ServedModel describes a model for discovery.
@@ -62,11 +42,14 @@ type ServiceConfig struct {
 	// the request's message in the queue as far as the client knows it, else 0.
 	// Nil: no endpoint.
 	Cancel func(client, id string, seq uint64) CancelState
+	// Finals stores the final of a request that is cancelled while it is queued.
+	// Nil: such a request ends when a worker takes it.
+	Finals *Finals
 	// Resume asks the worker to bring the readers of a request up to date: when
 	// it runs the request it arranges for a [TokenStream.Cumulative] on the
 	// request's own stream and returns true; otherwise false. Index is the number
 	// of tokens that the requester has, reply the subject that it reads. It must
-	// not block. Nil: only stored requests are resumed.
+	// not block. Nil: only what is stored is read back.
 	Resume func(client, id string, index int, reply string) bool
 	// Control handles a request to infer.ctl.<worker>; it must not block. Nil:
 	// no endpoint.
@@ -89,20 +72,26 @@ type Service struct {
 	conn    *Conn
 	cfg     ServiceConfig
 	decoder *decoder
+	ctx     context.Context // ends with the service; for what handlers look up
+	stop    context.CancelFunc
 
 	busy, unanswerable atomic.Uint64
 
 	mu     sync.Mutex
-	micro  micro.Service      // nil after Drain
-	cancel *nats.Subscription // while draining: what is left
+	micro  micro.Service        // nil after Drain
+	kept   []*nats.Subscription // while draining: what is left
 	closed bool
 }
 
 // Serve registers the endpoints; they are reachable when it returns.
 func (c *Conn) Serve(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 	s := &Service{conn: c, cfg: cfg, decoder: c.decoder()}
+	s.ctx, s.stop = context.WithCancel(context.Background())
 	if len(cfg.Models) > 0 && (cfg.Deliver == nil || cfg.Credits == nil) {
 		return nil, errors.New("serve: models need credits and a receiver of deliveries")
+	}
+	if cfg.Control != nil && !ValidClient(cfg.Worker) {
+		return nil, fmt.Errorf("serve: worker name %q is not [A-Za-z0-9_-]{1,%d}", cfg.Worker, maxClientName)
 	}
 	version := cfg.Version
 	orDefault(&version, defaultSemVer)
@@ -145,16 +134,44 @@ func (s *Service) register(svc micro.Service) error {
 			return fmt.Errorf("endpoint of model %s: %w", m.Name, err)
 		}
 	}
-	if s.cfg.Cancel == nil {
-		return nil
-	}
-	err := svc.AddEndpoint("cancel", micro.HandlerFunc(func(r micro.Request) { s.serveCancel(r.Subject(), r.Reply(), r.Data()) }),
-		micro.WithEndpointSubject(s.conn.subjects.cancel("*")),
-		micro.WithEndpointQueueGroupDisabled()) // every worker hears it, the owner answers
-	if err != nil {
-		return fmt.Errorf("cancel endpoint: %w", err)
+	for _, e := range s.endpoints() {
+		opts := []micro.EndpointOpt{micro.WithEndpointSubject(e.subject)}
+		if !e.one {
+			opts = append(opts, micro.WithEndpointQueueGroupDisabled())
+		}
+		handle := micro.HandlerFunc(func(r micro.Request) { e.handle(r.Subject(), r.Reply(), r.Data()) })
+		if err := svc.AddEndpoint(e.name, handle, opts...); err != nil {
+			return fmt.Errorf("%s endpoint: %w", e.name, err)
+		}
 	}
 	return nil
+}
+
+// endpoint is one of those that are not of a model.
+type endpoint struct {
+	name, subject string
+	one           bool // one worker hears a request, and not every one
+	kept          bool // while draining too: what runs is the worker's still
+	handle        func(subject, reply string, payload []byte)
+}
+
+// endpoints returns those that the configuration asks for. The owner of a
+// request and one worker that looks at the streams both hear what concerns it.
+func (s *Service) endpoints() []endpoint {
+	cancel, resume := s.conn.subjects.cancel("*"), s.conn.subjects.resume("*")
+	out := []endpoint{{name: "resume-stored", subject: resume, one: true, handle: s.resumeStored}}
+	if s.cfg.Resume != nil {
+		out = append(out, endpoint{name: "resume", subject: resume, kept: true, handle: s.resumeRunning})
+	}
+	if s.cfg.Cancel != nil {
+		out = append(out,
+			endpoint{name: "cancel", subject: cancel, kept: true, handle: s.serveCancel},
+			endpoint{name: "cancel-queued", subject: cancel, one: true, handle: s.cancelQueued})
+	}
+	if s.cfg.Control != nil {
+		out = append(out, endpoint{name: "control", subject: s.conn.subjects.control(s.cfg.Worker), kept: true, handle: s.control})
+	}
+	return out
 }
 
 // realtime takes a core request, or refuses it at once.
@@ -194,55 +211,6 @@ func (s *Service) refuse(d *Delivery) {
 	}
 }
 
-// cancelMessage is the payload of a cancel request and of its answer.
-type cancelMessage struct {
-	ID    string      `json:"id"`
-	State CancelState `json:"state,omitempty"`
-}
-
-// serveCancel answers only for a request that is the worker's own.
-func (s *Service) serveCancel(subject, reply string, payload []byte) {
-	client := subject[len(s.conn.subjects.cancel("")):]
-	id, err := cancelID(payload)
-	if err != nil || !ValidClient(client) {
-		s.conn.log.Debug("malformed cancel request", slog.String("client", clip(client)))
-		return
-	}
-	state := s.cfg.Cancel(client, id, 0)
-	if state == CancelUnknown || state == "" || reply == "" {
-		return
-	}
-	b, err := json.Marshal(cancelMessage{ID: id, State: state})
-	if err == nil {
-		err = s.conn.send(reply, "", b)
-	}
-	if err != nil {
-		s.conn.log.Warn("cancel answer not sent", slog.String("request_id", id), slog.Any("error", err))
-	}
-}
-
-// cancelID reads {"id": ...} in JSON or MessagePack.
-func cancelID(payload []byte) (string, error) {
-	const longest = 256
-	var f Frame
-	var err error
-	switch {
-	case len(payload) > longest:
-		return "", fmt.Errorf("payload has %d bytes, limit %d", len(payload), longest)
-	case len(payload) > 0 && payload[0] == '{':
-		err = decodeJSONFrame(&f, payload)
-	default:
-		err = decodeMsgPackFrame(&f, payload)
-	}
-	if err != nil {
-		return "", err
-	}
-	if !ValidID(f.ID) {
-		return "", badID(f.ID)
-	}
-	return f.ID, nil
-}
-
 // Stats returns the counters.
 func (s *Service) Stats() ServiceStats {
 	return ServiceStats{Busy: s.busy.Load(), Unanswerable: s.unanswerable.Load()}
@@ -250,7 +218,7 @@ func (s *Service) Stats() ServiceStats {
 
 // Drain takes the worker out of the queue groups and of discovery. Requests that
 // have arrived are still delivered, the last of them maybe a moment after it
-// returns. Cancellation goes on.
+// returns. What concerns running requests, and control, go on.
 func (s *Service) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	svc := s.micro
@@ -260,9 +228,12 @@ func (s *Service) Drain(ctx context.Context) error {
 		return nil
 	}
 	var errs []error
-	if s.cfg.Cancel != nil {
-		// For a moment both subscriptions hear a cancel request: harmless.
-		if err := s.keepCancel(); err != nil {
+	for _, e := range s.endpoints() {
+		if !e.kept {
+			continue
+		}
+		// For a moment both subscriptions hear a request: harmless.
+		if err := s.keep(e); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -280,15 +251,14 @@ func (s *Service) Drain(ctx context.Context) error {
 	return nil
 }
 
-func (s *Service) keepCancel() error {
-	sub, err := s.conn.nc.Subscribe(s.conn.subjects.cancel("*"), func(m *nats.Msg) {
-		s.serveCancel(m.Subject, m.Reply, m.Data)
-	})
+// keep goes on with an endpoint beside the service.
+func (s *Service) keep(e endpoint) error {
+	sub, err := s.conn.nc.Subscribe(e.subject, func(m *nats.Msg) { e.handle(m.Subject, m.Reply, m.Data) })
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.cancel = sub
+	s.kept = append(s.kept, sub)
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
@@ -299,15 +269,16 @@ func (s *Service) keepCancel() error {
 
 // Close ends everything, cancellation too.
 func (s *Service) Close() error {
+	s.stop()
 	s.mu.Lock()
-	svc, sub := s.micro, s.cancel
-	s.micro, s.cancel, s.closed = nil, nil, true
+	svc, kept := s.micro, s.kept
+	s.micro, s.kept, s.closed = nil, nil, true
 	s.mu.Unlock()
 	var errs []error
 	if svc != nil {
 		errs = append(errs, svc.Stop())
 	}
-	if sub != nil {
+	for _, sub := range kept {
 		errs = append(errs, sub.Unsubscribe())
 	}
 	if err := errors.Join(errs...); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {

@@ -379,19 +379,19 @@ func listenRaw(t *testing.T, addr, subject string) {
 	})
 }
 
-// TestSlowReader fills the reader's queue: token frames are dropped, the final
-// is not, and other streams go on.
-func TestSlowReader(t *testing.T) {
+// TestMergedFrames fills a reader's queue: what it cannot hold comes merged,
+// nothing is lost, and other streams go on.
+func TestMergedFrames(t *testing.T) {
 	t.Parallel()
 	server, conn := setup(t, broker.Config{})
-	startWorker(t, conn, []string{"echo"}, 4, echo)
+	startWorker(t, conn, []string{"echo"}, 1, echo)
 	c := newClient(t, server, broker.ClientConfig{QueueFrames: 4})
 	text := strings.Repeat("abcdefghij", 20)
 	slow, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: text}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 5 {
+	for i := range 5 { // answered after the slow one, on the same connection
 		s, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: strconv.Itoa(i)}})
 		if err != nil {
 			t.Fatal(err)
@@ -400,10 +400,27 @@ func TestSlowReader(t *testing.T) {
 			t.Errorf("final %q", f.Text)
 		}
 	}
-	eventually(t, "frames are dropped", func() bool { return slow.Lost() >= len(text)-4 })
-	streamed, f := read(t, slow)
-	if f.Text != text || !strings.HasPrefix(text, streamed) || len(streamed) > 4 {
-		t.Errorf("streamed %q, final %q", streamed, f.Text)
+	streamed, frames := "", 0
+	var ids []int32
+	for f, err := range slow.Frames() {
+		frames++
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case f.Type == broker.FrameToken:
+			if f.Index != len(ids) {
+				t.Errorf("index %d after %d tokens", f.Index, len(ids))
+			}
+			streamed, ids = streamed+f.Text, append(ids, f.Tokens...)
+		case f.Type == broker.FrameFinal && f.Text != text:
+			t.Errorf("final %q", f.Text)
+		}
+	}
+	if streamed != text || string(ids) != text || slow.Lost() != 0 {
+		t.Errorf("streamed %q, %d ids, lost %d", streamed, len(ids), slow.Lost())
+	}
+	if frames >= len(text) {
+		t.Errorf("%d frames: nothing was merged", frames)
 	}
 }
 

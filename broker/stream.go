@@ -14,14 +14,16 @@ type Stream struct {
 	client    *Client
 	id, model string
 	realtime  bool
+	attached  bool // the request is not this stream's: its end is not the request's
 
 	mu      sync.Mutex
-	queue   []Frame // bounded by the client's QueueFrames; a terminal frame always fits
+	queue   []Frame // see enqueue for its bound
 	err     error   // why it ended without a terminal frame
 	ended   bool    // a terminal frame is queued, or err is set
 	track   tracker
 	guard   guard
-	lost    int
+	resume  resuming
+	stored  uint64        // the sequence in the queue; 0: not known
 	watches []func() bool // end the watches over context and deadline
 	// ready holds a signal when queue or ended changed. Capacity 1: the reader
 	// looks at everything when it wakes.
@@ -33,29 +35,33 @@ type Stream struct {
 func newStream(c *Client, model string, o *RequestOptions) *Stream {
 	return &Stream{
 		client: c, id: o.ID, model: model, realtime: o.Realtime,
-		guard: newGuard(o), ready: make(chan struct{}, 1),
+		track: tracker{whole: o.Mode == ModeFinal}, guard: newGuard(o), ready: make(chan struct{}, 1),
 	}
 }
 
 // ID is the id of the request.
 func (s *Stream) ID() string { return s.id }
 
-// Lost is the number of token frames that were dropped because the reader was
-// slow, or never arrived. Their text is in the final frame.
+// Lost is the number of frames that never arrived. Their output comes all the
+// same, later: with a frame that repeats it, or before the final frame.
 func (s *Stream) Lost() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lost + s.track.holes
+	return s.track.holes
 }
 
 // Frames yields the frames in order, duplicates of earlier attempts left out,
 // and ends with the terminal one: a final frame, or an error frame together
 // with its [*Error]. Another end is an error with an empty frame. Breaking the
-// loop cancels the request, and so does the end of the request's context.
+// loop cancels the request, and so does the end of the request's context; an
+// attached stream only stops reading.
 //
 // The texts of the token frames that are not provisional are the output, one
-// after the other. A provisional one is the whole text of a search as it looks
-// now and takes the place of the one before; a slow reader gets the latest.
+// after the other without a gap, whatever was lost on the way; what a final frame
+// has beyond them comes as a token frame before it, without candidates. A slow
+// reader gets several frames as one. A provisional frame is the whole text of a
+// search as it looks now and takes the place of the one before; a slow reader gets
+// the latest.
 func (s *Stream) Frames() iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		for !s.done {
@@ -83,7 +89,7 @@ func (s *Stream) Final() (Frame, error) {
 }
 
 // Cancel ends the request, unless it has ended; its stream then ends with
-// [ErrCancelled].
+// [ErrCancelled]. Of an attached stream only the stream ends.
 func (s *Stream) Cancel() { s.fail(ErrCancelled, true) }
 
 // next waits for a frame. The wait ends with the request's context, which
@@ -158,65 +164,87 @@ func (s *Stream) fail(err error, cancel bool) {
 	if ended {
 		return
 	}
-	if cancel {
-		s.client.sendCancel(s.id)
+	if cancel && !s.attached {
+		s.client.sendCancel(s.id, s.sequence())
 	}
 	s.finish()
 }
 
-// receive takes a message: a frame, the server's receipt of the request, or its
-// word that nobody takes it.
+// sequence is that of the request in the queue, as its receipt said; 0 when
+// there was none.
+func (s *Stream) sequence() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stored
+}
+
+// receive takes a message: a frame, the server's receipt of the request or its
+// word that nobody takes it, or an answer to a resume request.
 func (s *Stream) receive(m *nats.Msg) {
 	if len(m.Data) == 0 {
-		if m.Header.Get("Status") == "503" {
-			s.push(s.refusal(NewError(CodeUnknownModel, "no worker serves model "+s.model)))
+		if m.Header.Get("Status") == "503" && m.Header.Get("Nats-Subject") != s.client.subjects.resume(s.client.cfg.Name) {
+			s.push(s.refusal(NewError(CodeUnknownModel, "no worker serves model "+s.model)), false)
 		}
 		return
 	}
 	if m.Data[0] == '{' {
-		if e, duplicate, ok := receipt(m.Data); ok {
-			if duplicate && s.onceOnly() {
-				e = badRequest("id %s: in use by another request", s.id)
-			}
-			s.heard("")
-			if e != nil {
-				s.push(s.refusal(e))
-			}
+		if e, r, ok := receipt(m.Data); ok {
+			s.receipt(e, r)
 			return
 		}
 	}
 	f, err := DecodeFrame(m.Data)
 	if err != nil {
+		if state, ok := resumeState(m.Data); ok {
+			s.resumed(state)
+			return
+		}
 		s.client.cfg.Logger.Warn("malformed frame ignored")
 		return
 	}
 	s.heard(f.Type)
-	s.push(f)
+	s.push(f, len(m.Header) > 0 && m.Header.Get(HeaderStored) != "")
+}
+
+// receipt takes the server's answer to the request's publication.
+func (s *Stream) receipt(e *Error, r stored) {
+	if r.duplicate && s.onceOnly() {
+		e = badRequest("id %s: in use by another request", s.id)
+	}
+	s.heard("")
+	if e != nil {
+		s.push(s.refusal(e), false)
+		return
+	}
+	s.mu.Lock()
+	s.stored = r.sequence
+	s.mu.Unlock()
 }
 
 func (s *Stream) refusal(e *Error) Frame { return Frame{Type: FrameError, ID: s.id, Error: e} }
 
-// push queues a frame, or drops it when it says nothing new or does not fit.
-func (s *Stream) push(f Frame) {
+// push queues what is news in a frame. A stored one was read back.
+func (s *Stream) push(f Frame, stored bool) {
 	s.mu.Lock()
-	if s.ended || !s.track.accept(&f) {
+	if s.ended {
 		s.mu.Unlock()
 		return
 	}
-	last := len(s.queue) - 1
-	switch {
-	case f.Type.Terminal():
-		s.ended = true
-	case f.Provisional && last >= 0 && s.queue[last].Provisional:
-		s.queue = s.queue[:last] // only the latest is worth reading
-	case len(s.queue) >= s.client.cfg.QueueFrames:
-		if f.Type == FrameToken && !f.Provisional {
-			s.lost++
+	news := s.track.accept(&f, stored)
+	if !f.Type.Terminal() {
+		s.note(news && f.output())
+	}
+	if !news {
+		s.mu.Unlock()
+		return
+	}
+	if f.Type.Terminal() {
+		if rest, ok := s.track.rest(&f); ok {
+			s.enqueue(rest)
 		}
-		s.mu.Unlock()
-		return
+		s.ended = true
 	}
-	s.queue = append(s.queue, f)
+	s.enqueue(f)
 	ended := s.ended
 	s.mu.Unlock()
 	if ended {
@@ -226,6 +254,47 @@ func (s *Stream) push(f Frame) {
 	s.wake()
 }
 
+// enqueue puts a frame where the reader finds it. The queue has at most the
+// client's QueueFrames frames, and beside them one that takes in all further
+// output, which the output's own bound limits, and the terminal frame. It is called with
+// mu held.
+func (s *Stream) enqueue(f Frame) {
+	last := len(s.queue) - 1
+	switch {
+	case f.Provisional && last >= 0 && s.queue[last].Provisional:
+		s.queue[last] = f // only the latest is worth reading
+	case f.Type.Terminal(), len(s.queue) < s.client.cfg.QueueFrames:
+		s.queue = append(s.queue, f)
+	case !f.output(): // says nothing that a slow reader misses
+	case s.queue[last].output():
+		s.queue[last].merge(&f)
+	default:
+		s.queue = append(s.queue, f)
+	}
+}
+
+// output reports whether f is a token frame whose tokens and text are output.
+func (f *Frame) output() bool { return f.Type == FrameToken && !f.Provisional }
+
+// merge takes in the output that follows f's. Tokens whose candidates are not
+// known have none.
+func (f *Frame) merge(next *Frame) {
+	if len(f.LogProbs) > 0 || len(next.LogProbs) > 0 {
+		f.LogProbs = append(aligned(f.LogProbs, len(f.Tokens)), aligned(next.LogProbs, len(next.Tokens))...)
+	}
+	f.Epoch, f.Attempt, f.Seq = next.Epoch, next.Attempt, next.Seq
+	f.Text += next.Text
+	f.Tokens = append(f.Tokens, next.Tokens...)
+}
+
+// aligned returns the candidates of n tokens, or none for each of them.
+func aligned(logProbs [][]TokenLogProb, n int) [][]TokenLogProb {
+	if len(logProbs) == n {
+		return logProbs
+	}
+	return make([][]TokenLogProb, n)
+}
+
 // The server's error numbers that a publisher sees.
 const (
 	apiMaxMessages = 10077 // stream or subject is full
@@ -233,13 +302,19 @@ const (
 	apiTooLarge    = 10054
 )
 
+// stored is what a receipt says of a request that was stored.
+type stored struct {
+	sequence  uint64
+	duplicate bool // it was stored before
+}
+
 // receipt reads the server's answer to a durable request. ok is false when the
-// payload is something else, e nil when the request was stored, now or, as a
-// duplicate, before.
-func receipt(payload []byte) (e *Error, duplicate, ok bool) {
+// payload is something else, e nil when the request was stored, now or before.
+func receipt(payload []byte) (e *Error, s stored, ok bool) {
 	var r struct {
 		Stream string `json:"stream"`
 		Type   string `json:"type"`
+		Seq    uint64 `json:"seq"`
 		Dup    bool   `json:"duplicate"`
 		Error  *struct {
 			Code        int    `json:"code"`
@@ -249,10 +324,10 @@ func receipt(payload []byte) (e *Error, duplicate, ok bool) {
 	}
 	err := json.Unmarshal(payload, &r)
 	if ok = err == nil && r.Type == "" && (r.Stream != "" || r.Error != nil); !ok {
-		return nil, false, false
+		return nil, stored{}, false
 	}
 	if r.Error == nil {
-		return nil, r.Dup, true
+		return nil, stored{sequence: r.Seq, duplicate: r.Dup}, true
 	}
 	text := r.Error.Description
 	switch r.Error.ErrCode {
@@ -270,7 +345,7 @@ func receipt(payload []byte) (e *Error, duplicate, ok bool) {
 	default:
 		e = NewError(CodeInternal, fmt.Sprintf("request not stored: %s (%d)", clip(text), r.Error.ErrCode))
 	}
-	return e, false, true
+	return e, stored{}, true
 }
 
 // perSubjectText tells the two causes of apiMaxMessages apart: the server has

@@ -85,6 +85,15 @@ func (s subjects) realtime(model string) string { return string(s) + ".rt." + mo
 
 func (s subjects) out(client, id string) string { return string(s) + ".out." + client + "." + id }
 
+// outResume is where the frames of mode resume go: a stream keeps them.
+func (s subjects) outResume(client, id string) string {
+	return string(s) + ".outr." + client + "." + id
+}
+
+func (s subjects) resume(client string) string { return string(s) + ".resume." + client }
+
+func (s subjects) control(worker string) string { return string(s) + ".ctl." + worker }
+
 func (s subjects) cancel(client string) string { return string(s) + ".cancel." + client }
 
 // parseRequest takes model, priority and client out of a request subject.

@@ -9,19 +9,19 @@ func TestTerminalFrameIsNeverOld(t *testing.T) {
 	var tr tracker
 	for i := range 5 {
 		f := Frame{Type: FrameToken, Epoch: 1, Attempt: 1, Seq: uint64(i), Tokens: []int32{1}, Index: i, Text: "x"}
-		if !tr.accept(&f) {
+		if !tr.accept(&f, false) {
 			t.Fatal("a new token is dropped")
 		}
 	}
 	again := Frame{Type: FrameToken, Epoch: 1, Attempt: 1, Tokens: []int32{1}, Text: "x"}
-	if tr.accept(&again) {
+	if tr.accept(&again, false) {
 		t.Error("a token that was seen is taken")
 	}
 	for _, last := range []Frame{
 		{Type: FrameFinal, Epoch: 1, Attempt: 1, Seq: 1, Final: &Final{}},
 		{Type: FrameError, Epoch: 1, Attempt: 1, Seq: 1, Error: &Error{}},
 	} {
-		if !tr.accept(&last) {
+		if !tr.accept(&last, false) {
 			t.Errorf("a %s frame is dropped", last.Type)
 		}
 	}
@@ -41,14 +41,14 @@ func TestOneTerminalFrame(t *testing.T) {
 	for i := range frames { // in turns, the second worker one frame behind
 		first := frames[i]
 		first.Epoch, first.Attempt = 1, 1
-		s.push(first)
+		s.push(first, false)
 		if i > 0 {
 			second := frames[i-1]
 			second.Epoch, second.Attempt = 1, 1
-			s.push(second)
+			s.push(second, false)
 		}
 	}
-	s.push(Frame{Type: FrameError, Epoch: 1, Attempt: 1, Seq: 3, Error: NewError(CodeInternal, "x")})
+	s.push(Frame{Type: FrameError, Epoch: 1, Attempt: 1, Seq: 3, Error: NewError(CodeInternal, "x")}, false)
 	var text string
 	var terminal int
 	for f, err := range s.Frames() {

@@ -120,5 +120,6 @@ func (w *Worker) startService(ctx context.Context) (*broker.Service, error) {
 	return w.conn.Serve(ctx, broker.ServiceConfig{
 		Worker: w.cfg.Name, Version: w.deps.Version, Models: w.servedModels(),
 		Credits: w.realtime, Deliver: w.admit, Cancel: w.cancel, Stats: w.serviceStats,
+		Resume: w.resume, Control: w.control,
 	})
 }

@@ -97,6 +97,7 @@ func (o *outbox) collect(dst []*run) []*run {
 	for _, r := range o.dirty {
 		r.queued = false
 		r.view, r.over = r.tokens, r.ended
+		r.repeat, r.repeatAsked = r.repeat || r.repeatAsked, false
 		if r.drafted != r.revision {
 			r.draft, r.proposal, r.drafted = r.proposal, r.draft, r.revision
 		}

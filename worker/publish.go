@@ -134,6 +134,9 @@ func (p *publisher) serve(r *run, now time.Time) bool {
 	if r.req.Mode == broker.ModeFinal {
 		return true
 	}
+	if r.repeat {
+		p.again(r, now)
+	}
 	tokens := len(r.view) > len(r.ids)
 	draft := r.drafted > r.shown && len(r.view) == 0
 	since, first := now.Sub(r.last), len(r.ids) == 0 && (tokens || r.shown == 0)

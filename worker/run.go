@@ -36,16 +36,17 @@ type run struct {
 	expiry   *time.Timer // ends the run at its deadline; nil without one
 
 	// Guarded by the outbox's lock.
-	tokens     []cellrt.Token // append-only
-	proposal   []cellrt.Token // the output of a search as it looks now
-	revision   int            // proposals so far
-	firstToken time.Time
-	ended      bool
-	reason     cellrt.Reason
-	err        error // why it ended, when not by itself
-	queued     bool  // waits in the outbox
-	submitted  bool  // the runtime has the sequence
-	stopCause  error // first cause somebody wanted it stopped for
+	tokens      []cellrt.Token // append-only
+	proposal    []cellrt.Token // the output of a search as it looks now
+	revision    int            // proposals so far
+	firstToken  time.Time
+	ended       bool
+	reason      cellrt.Reason
+	err         error // why it ended, when not by itself
+	queued      bool  // waits in the outbox
+	submitted   bool  // the runtime has the sequence
+	stopCause   error // first cause somebody wanted it stopped for
+	repeatAsked bool  // a reader lacks what was sent
 
 	// The publisher's.
 	view    []cellrt.Token // what it has collected of tokens
@@ -54,6 +55,7 @@ type run struct {
 	drafted int            // revision of draft
 	shown   int            // revision sent last
 	joined  bool           // accepted was due
+	repeat  bool           // what was sent is to be sent again
 	text    *tokenizer.Text
 	decoded strings.Builder // text of the tokens sent
 	ids     []int32         // ids of the tokens sent

@@ -67,6 +67,8 @@ type Worker struct {
 	ready        chan struct{} // closed when serving
 	handBack     chan struct{} // closed to end the grace period
 	handBackOnce sync.Once
+	leave        chan struct{} // closed to drain
+	leaveOnce    sync.Once
 }
 
 // New checks the configuration and builds a worker. Nothing runs and nothing
@@ -96,6 +98,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		served:   map[string]*served{},
 		ready:    make(chan struct{}),
 		handBack: make(chan struct{}),
+		leave:    make(chan struct{}),
 	}
 	runtime, err := cellrt.New(cellrt.Config{
 		MaxRows: cfg.MaxRows, Executors: cfg.Executors, Threads: cfg.Threads, Profile: cfg.Profile,
@@ -166,7 +169,11 @@ func (w *Worker) Running() int { return w.table.count() }
 // back. It may be called at any time, more than once, from any goroutine.
 func (w *Worker) HandBack() { w.handBackOnce.Do(func() { close(w.handBack) }) }
 
-// Run serves until ctx ends and then drains: it takes no more requests, lets
+// Drain makes Run drain and return, as the end of its context does. It may be
+// called at any time, more than once, from any goroutine.
+func (w *Worker) Drain() { w.leaveOnce.Do(func() { close(w.leave) }) }
+
+// Run serves until ctx ends or Drain is called, and then drains: it takes no more requests, lets
 // the running ones finish for the grace period, hands back the rest, and
 // returns nil. It returns an error when the worker cannot start or a part of
 // it fails. A worker runs once.
@@ -256,6 +263,7 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 
 	select {
 	case <-ctx.Done():
+	case <-w.leave:
 	case <-work.Done():
 	}
 	w.draining.Store(true)
