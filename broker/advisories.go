@@ -2,8 +2,24 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// How advisories are read.
+const (
+	advisoryConsumer = "reconciler"
+	advisoryPoll     = 30 * time.Second
+	advisoryRetry    = 5 * time.Second // after a failure to handle one
+	advisoryAckWait  = 30 * time.Second
+	advisoryWork     = 25 * time.Second // for handling one; the rest is for the way
 )
 
 // Advisory is the server's word that it delivers a request no more, since it
@@ -20,10 +36,113 @@ type Advisory struct {
 	At time.Time
 }
 
+func (s *StreamConfig) advisorySubject(consumer string) string {
+	return "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + s.Name + "." + consumer
+}
+
 // Advisories hands the advisories to handle, one after the other, until ctx
 // ends, and then returns nil. All workers share them: each goes to one worker at
 // a time, and again to one, after a while, when handle fails or its worker dies.
-// The context of handle ends when the advisory may go to another worker.
+// The context of handle ends when the advisory may go to another worker. The
+// stream and its consumer are made anew when they are missing.
 func (c *Conn) Advisories(ctx context.Context, handle func(context.Context, Advisory) error) error {
-	return errors.ErrUnsupported
+	for failures := 0; ; {
+		err := c.advisories(ctx, func(ctx context.Context, a Advisory) error {
+			failures = 0
+			return handle(ctx, a)
+		})
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the end was asked for
+		}
+		c.log.Warn("advisories not read", slog.Any("error", err), slog.Int("failures", failures+1))
+		wait := min(maxBackoff, firstBackoff<<min(failures, 7))
+		failures++
+		if pause(ctx, wait) != nil {
+			return nil //nolint:nilerr // the end was asked for
+		}
+	}
+}
+
+// advisories ensures the consumer and reads it until it fails.
+func (c *Conn) advisories(ctx context.Context, handle func(context.Context, Advisory) error) error {
+	if err := c.ensureStores(ctx); err != nil {
+		return err
+	}
+	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.cfg.Stream.advisories(), jetstream.ConsumerConfig{
+		Durable: advisoryConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: advisoryAckWait, MaxDeliver: -1,
+	})
+	if err != nil {
+		return fmt.Errorf("ensure consumer %s: %w", advisoryConsumer, err)
+	}
+	for {
+		poll, cancel := context.WithTimeout(ctx, advisoryPoll)
+		m, err := nextMessage(poll, consumer)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if m == nil { // the poll is over
+			continue
+		}
+		if err := c.advise(ctx, m, handle); err != nil {
+			return err
+		}
+	}
+}
+
+// nextMessage polls for one message; nil when there is none until ctx ends.
+func nextMessage(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+	batch, err := consumer.Fetch(1, jetstream.FetchContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	for m := range batch.Messages() {
+		return m, nil
+	}
+	if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
+		return nil, err
+	}
+	return nil, nil //nolint:nilnil // no message is no failure
+}
+
+// advise hands one advisory on and settles it.
+func (c *Conn) advise(ctx context.Context, m jetstream.Msg, handle func(context.Context, Advisory) error) error {
+	a, err := c.cfg.Stream.advisory(m.Data())
+	if err != nil {
+		c.log.Error("malformed advisory", slog.Any("error", err))
+		return m.TermWithReason("malformed")
+	}
+	work, cancel := context.WithTimeout(ctx, advisoryWork)
+	err = handle(work, a)
+	cancel()
+	if err == nil {
+		return m.Ack()
+	}
+	if ctx.Err() == nil {
+		c.log.Warn("advisory not handled", slog.String("model", a.Model), slog.Uint64("sequence", a.Sequence), slog.Any("error", err))
+	}
+	return m.NakWithDelay(advisoryRetry)
+}
+
+// advisory decodes the server's JSON.
+func (s *StreamConfig) advisory(b []byte) (Advisory, error) {
+	var raw struct {
+		Stream     string    `json:"stream"`
+		Consumer   string    `json:"consumer"`
+		Sequence   uint64    `json:"stream_seq"`
+		Deliveries uint64    `json:"deliveries"`
+		Time       time.Time `json:"timestamp"`
+	}
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return Advisory{}, fmt.Errorf("%w: %w", ErrBadRecord, err)
+	}
+	model, priority, _ := strings.Cut(raw.Consumer, "_") // no model has that character
+	a := Advisory{Model: model, Priority: Priority(priority), Sequence: raw.Sequence, Deliveries: raw.Deliveries, At: raw.Time}
+	if raw.Stream != s.Name || !ValidModel(model) || !a.Priority.valid() || a.Sequence == 0 {
+		return Advisory{}, badRecord("stream %q, consumer %q, sequence %d", clip(raw.Stream), clip(raw.Consumer), raw.Sequence)
+	}
+	return a, nil
 }

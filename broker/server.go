@@ -25,7 +25,8 @@ const (
 // Defaults of [ServerConfig].
 const (
 	defaultMaxPayload = 1 << 20
-	defaultMaxStore   = 1 << 30
+	defaultMaxStore   = 2 << 30 // the request stream and its stores reserve half of it
+	maxMemory         = 1 << 30 // the frames of mode resume reserve half of it
 	maxPending        = 32 << 20
 	readyTimeout      = 10 * time.Second
 )
@@ -40,7 +41,7 @@ type ServerConfig struct {
 	Port int
 	// MaxPayload of a message, bytes. Default 1 MiB.
 	MaxPayload int
-	// MaxStore bounds the JetStream files, bytes. Default 1 GiB.
+	// MaxStore bounds the JetStream files, bytes. Default 2 GiB.
 	MaxStore int64
 	// Logger receives the server's warnings and errors. Default: discarded.
 	Logger *slog.Logger
@@ -111,7 +112,7 @@ func (cfg *ServerConfig) options() (*server.Options, error) {
 		JetStream:              true,
 		StoreDir:               dir,
 		JetStreamMaxStore:      defaultMaxStore,
-		JetStreamMaxMemory:     64 << 20,
+		JetStreamMaxMemory:     maxMemory,
 		DisableJetStreamBanner: true,
 	}
 	if opts.Host == "" {

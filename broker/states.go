@@ -3,7 +3,11 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // State is what is remembered of a request whose run was interrupted.
@@ -20,21 +24,85 @@ type State struct {
 	Checkpoint []byte
 }
 
+// message returns the record.
+func (s *State) message(subject string, ttl time.Duration) (*nats.Msg, error) {
+	if err := errors.Join(checkOwner(s.Client, s.ID), checkName("digest", s.Digest)); err != nil {
+		return nil, err
+	}
+	if s.Excused < 0 || int64(s.Excused) > maxCount {
+		return nil, badRecord("excused %d", s.Excused)
+	}
+	h := nats.Header{
+		HeaderRequest: {formatHash(s.Request)},
+		HeaderExcused: {strconv.Itoa(s.Excused)},
+		HeaderDigest:  {s.Digest},
+	}
+	if ttl > 0 { // whole seconds, at least one, are what the server takes
+		h[HeaderTTL] = []string{strconv.FormatInt(int64((ttl+time.Second-1)/time.Second), 10)}
+	}
+	return &nats.Msg{Subject: subject, Header: h, Data: s.Checkpoint}, nil
+}
+
+// storedState reads a record.
+func (s subjects) storedState(r *record) (*State, error) {
+	client, id, err := s.ownerOf(".state.", r.subject)
+	if err != nil {
+		return nil, err
+	}
+	st := &State{Client: client, ID: id, Digest: headerValue(r.header, HeaderDigest), Checkpoint: r.data}
+	if st.Request, err = hashOf(r.header); err != nil {
+		return nil, err
+	}
+	if st.Excused, err = countOf(r.header, HeaderExcused); err != nil {
+		return nil, err
+	}
+	if err := checkName("digest", st.Digest); err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
 // SaveState stores s in the place of what was stored for the request before,
 // for as long as ttl and at most as long as the stream keeps states; a ttl of
 // zero is that. It waits for the server's confirmation, through elections, until
 // ctx ends. A state that does not fit into a message is [nats.ErrMaxPayload].
 func (c *Conn) SaveState(ctx context.Context, s *State, ttl time.Duration) error {
-	return errors.ErrUnsupported
+	m, err := s.message(c.subjects.state(s.Client, s.ID), ttl)
+	if err == nil {
+		err = c.put(ctx, m)
+	}
+	if err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	return nil
 }
 
 // SaveStateAsync is SaveState without the wait: when the server does not
 // store the state nobody hears of it. The message is copied before it returns.
 func (c *Conn) SaveStateAsync(s *State, ttl time.Duration) error {
-	return errors.ErrUnsupported
+	m, err := s.message(c.subjects.state(s.Client, s.ID), ttl)
+	if err == nil {
+		err = c.nc.PublishMsg(m)
+	}
+	if err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	return nil
 }
 
-// State returns what is stored of a request, [ErrNotStored] when it is nothing.
+// State returns what is stored of a request, [ErrNotStored] when it is
+// nothing. In a cluster a replica answers.
 func (c *Conn) State(ctx context.Context, client, id string) (*State, error) {
-	return nil, errors.ErrUnsupported
+	if err := checkOwner(client, id); err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	r, err := c.directGet(ctx, c.cfg.Stream.states(), c.subjects.state(client, id))
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	s, err := c.subjects.storedState(r)
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	return s, nil
 }

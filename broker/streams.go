@@ -4,23 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ensureTries bounds the repetitions of a stream update that another worker's
-// update undid.
-const ensureTries = 8
+// How streams are ensured.
+const (
+	ensureTries = 8               // when another worker's update undid ours
+	ensureFor   = time.Minute     // while the cluster has no leader, or not all of its servers
+	ensureWait  = 5 * time.Second // for one answer
+	ensurePause = 500 * time.Millisecond
+	storeWindow = 100 * time.Millisecond // of deduplication, where there is nothing to deduplicate
+	outMessages = 4096                   // frames of one request that can be read back
+)
 
 // EnsureStreams makes sure that the request stream exists and captures the
-// subjects of models beside those it captured before. It changes limits to the
-// configured ones, and never deletes or recreates a stream. Several workers may
-// do this at once: each checks its subjects after the update and repeats it
-// when another's update lost them.
+// subjects of models beside those it captured before, and that the streams of
+// finals, states, frames, letters and advisories exist. It changes limits to the
+// configured ones, and never deletes or recreates a stream or takes a subject from
+// it. Several workers may do this at once: each checks its subjects after the
+// update and repeats it when another's update lost them. While a cluster has no
+// leader it tries again, for up to a minute. Without models it does nothing.
 func (c *Conn) EnsureStreams(ctx context.Context, models []string) error {
 	want, err := c.modelSubjects(models)
 	if err != nil {
@@ -29,18 +39,27 @@ func (c *Conn) EnsureStreams(ctx context.Context, models []string) error {
 	if len(want) == 0 {
 		return nil
 	}
-	for range ensureTries {
-		if err = c.ensureStream(ctx, want); err == nil {
-			return nil
+	if err := c.ensure(ctx, c.requestStream(want)); err != nil {
+		return err
+	}
+	return c.ensureStores(ctx)
+}
+
+// ensureStores makes sure that the streams beside the request stream exist. A
+// server that has no room for the frames of mode resume is no failure: they
+// cannot be read back then.
+func (c *Conn) ensureStores(ctx context.Context) error {
+	for _, s := range c.storeStreams() {
+		err := c.ensure(ctx, s)
+		if err != nil && s.optional && noRoom(err) {
+			c.log.Warn("stream not made, mode resume cannot be read back", slog.String("stream", s.fixed.Name), slog.Any("error", err))
+			continue
 		}
-		if !errors.Is(err, errLostUpdate) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			break
-		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return fmt.Errorf("ensure stream %s: %w", c.cfg.Stream.Name, err)
+		if err != nil {
+			return err
 		}
 	}
-	return fmt.Errorf("ensure stream %s: %w", c.cfg.Stream.Name, err)
+	return nil
 }
 
 // errLostUpdate: the stream lacks our subjects after an update.
@@ -57,41 +76,186 @@ func (c *Conn) modelSubjects(models []string) ([]string, error) {
 	return subjects, nil
 }
 
-func (c *Conn) ensureStream(ctx context.Context, want []string) error {
-	stream, err := c.js.Stream(ctx, c.cfg.Stream.Name)
+// stream is a stream that must exist.
+type stream struct {
+	// fixed is what cannot be changed later: name, storage, retention, whether
+	// publications are confirmed.
+	fixed jetstream.StreamConfig
+	// subjects it must capture, beside others.
+	subjects []string
+	// limits sets everything else.
+	limits func(*jetstream.StreamConfig)
+	// optional: the server may have no room for it.
+	optional bool
+}
+
+// requestStream is the queue of the requests.
+func (c *Conn) requestStream(want []string) stream {
+	s := c.cfg.Stream
+	return stream{
+		fixed:    jetstream.StreamConfig{Name: s.Name, Storage: jetstream.FileStorage, Retention: jetstream.WorkQueuePolicy},
+		subjects: want,
+		limits: func(cfg *jetstream.StreamConfig) {
+			cfg.Description = "cellmq requests"
+			cfg.Replicas = s.Replicas
+			cfg.Discard = jetstream.DiscardNew
+			cfg.DiscardNewPerSubject = true
+			cfg.MaxMsgs = s.MaxMessages
+			cfg.MaxBytes = s.MaxBytes
+			cfg.MaxMsgsPerSubject = s.MaxPerClient
+			cfg.MaxAge = s.MaxAge
+			cfg.MaxMsgSize = int32(min(c.nc.MaxPayload(), 64<<20))
+			cfg.Duplicates = s.Duplicates
+			cfg.AllowMsgTTL = true
+			cfg.AllowDirect = true
+		},
+	}
+}
+
+// storeStreams are the streams that keep records. Losing the frames of mode
+// resume costs no answer, so they are in memory and on one server.
+func (c *Conn) storeStreams() []stream {
+	s, p := &c.cfg.Stream, string(c.subjects)
+	file := func(name string, retention jetstream.RetentionPolicy) jetstream.StreamConfig {
+		return jetstream.StreamConfig{Name: name, Storage: jetstream.FileStorage, Retention: retention}
+	}
+	return []stream{
+		{
+			fixed: file(s.finals(), jetstream.LimitsPolicy), subjects: []string{p + ".final.*.*"},
+			limits: keep("cellmq finals", s.Replicas, &s.Finals, 1, storeWindow),
+		},
+		{
+			fixed: file(s.states(), jetstream.LimitsPolicy), subjects: []string{p + ".state.*.*"},
+			limits: keep("cellmq states of interrupted requests", s.Replicas, &s.States, 1, storeWindow),
+		},
+		{
+			fixed: file(s.letters(), jetstream.LimitsPolicy), subjects: []string{p + ".dlq.*"},
+			limits: keep("cellmq dead letters", s.Replicas, &s.Letters, -1, time.Hour),
+		},
+		{
+			fixed: file(s.advisories(), jetstream.WorkQueuePolicy), subjects: []string{s.advisorySubject("*")},
+			limits: keep("cellmq requests that are delivered no more", s.Replicas,
+				&StoreConfig{MaxMessages: 10_000, MaxBytes: 16 << 20, MaxAge: 24 * time.Hour}, -1, storeWindow),
+		},
+		{
+			fixed:    jetstream.StreamConfig{Name: s.out(), Storage: jetstream.MemoryStorage, NoAck: true},
+			subjects: []string{p + ".outr.*.*"}, optional: true,
+			limits: keep("cellmq frames of mode resume", 1, &s.Out, outMessages, storeWindow),
+		},
+	}
+}
+
+// keep sets the limits of a stream of records.
+func keep(description string, replicas int, s *StoreConfig, perSubject int64, window time.Duration) func(*jetstream.StreamConfig) {
+	return func(cfg *jetstream.StreamConfig) {
+		cfg.Description = description
+		cfg.Replicas = replicas
+		cfg.Discard = jetstream.DiscardOld
+		cfg.MaxMsgs = s.MaxMessages
+		cfg.MaxBytes = s.MaxBytes
+		cfg.MaxMsgsPerSubject = perSubject
+		cfg.MaxAge = s.MaxAge
+		cfg.Duplicates = min(window, s.MaxAge)
+		cfg.AllowMsgTTL = true
+		cfg.AllowDirect = true
+	}
+}
+
+// ensure makes sure that a stream exists.
+func (c *Conn) ensure(ctx context.Context, s stream) error {
+	end := time.Now().Add(ensureFor)
+	for overwritten, failed := 0, 0; ; {
+		err := c.ensureOnce(ctx, s)
+		if err == nil {
+			return nil
+		}
+		wait := ensurePause
+		switch {
+		case errors.Is(err, errLostUpdate) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
+			if overwritten++; overwritten == ensureTries {
+				return fmt.Errorf("ensure stream %s: %w", s.fixed.Name, err)
+			}
+			wait = 50 * time.Millisecond
+		case ctx.Err() != nil || !c.passes(err) || time.Now().After(end):
+			return fmt.Errorf("ensure stream %s: %w", s.fixed.Name, err)
+		default:
+			if failed++; failed == 1 {
+				c.log.Warn("stream not ensured yet", slog.String("stream", s.fixed.Name), slog.Any("error", err))
+			}
+		}
+		if pause(ctx, wait) != nil {
+			return fmt.Errorf("ensure stream %s: %w", s.fixed.Name, errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// passes reports whether a failure to ensure may be over soon: a cluster without
+// a leader, or whose servers are not all there, or a lost connection.
+func (c *Conn) passes(err error) bool {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		switch api.ErrorCode {
+		case apiNoPeers, apiIncomplete, apiUnavailable, apiNotLeader, apiNoResources:
+			return true
+		}
+		return false
+	}
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
+		!c.nc.IsConnected() && !c.nc.IsClosed()
+}
+
+// The server's numbers for what passes, and for what has no room.
+const (
+	apiIncomplete  jetstream.ErrorCode = 10004
+	apiNoPeers     jetstream.ErrorCode = 10005
+	apiUnavailable jetstream.ErrorCode = 10008
+	apiNotLeader   jetstream.ErrorCode = 10009
+	apiNoResources jetstream.ErrorCode = 10023
+	apiNoMemory    jetstream.ErrorCode = 10028
+	apiNoStorage   jetstream.ErrorCode = 10047
+)
+
+func noRoom(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{apiNoResources, apiNoMemory, apiNoStorage, apiNoPeers}, api.ErrorCode)
+}
+
+func (c *Conn) ensureOnce(ctx context.Context, s stream) error {
+	ctx, cancel := context.WithTimeout(ctx, ensureWait)
+	defer cancel()
+	there, err := c.js.Stream(ctx, s.fixed.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = c.js.CreateStream(ctx, c.streamConfig(jetstream.StreamConfig{}, want))
+		_, err = c.js.CreateStream(ctx, c.lay(s, s.fixed))
 		return err
 	}
 	if err != nil {
 		return err
 	}
-	current := stream.CachedInfo().Config
-	cfg := c.streamConfig(current, want)
+	current := there.CachedInfo().Config
+	cfg := c.lay(s, current)
 	if sameStream(current, cfg) {
 		return nil
 	}
 	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
 		return err
 	}
-	info, err := stream.Info(ctx)
+	info, err := there.Info(ctx)
 	if err != nil {
 		return err
 	}
-	for _, s := range want {
-		if !slices.Contains(info.Config.Subjects, s) {
+	for _, subject := range s.subjects {
+		if !slices.Contains(info.Config.Subjects, subject) {
 			return errLostUpdate
 		}
 	}
 	return nil
 }
 
-// streamConfig lays the configured limits and the wanted subjects over what is
-// there. A pattern for everything below a model gives way to its queues.
-func (c *Conn) streamConfig(cfg jetstream.StreamConfig, want []string) jetstream.StreamConfig {
-	s := c.cfg.Stream
+// lay lays the configured limits and the wanted subjects over what is there. A
+// pattern for everything below a model gives way to its queues.
+func (c *Conn) lay(s stream, cfg jetstream.StreamConfig) jetstream.StreamConfig {
 	union := map[string]bool{}
-	for _, subject := range slices.Concat(cfg.Subjects, want) {
+	for _, subject := range slices.Concat(cfg.Subjects, s.subjects) {
 		model, coarse := c.subjects.coarseModel(subject)
 		if !coarse {
 			union[subject] = true
@@ -101,24 +265,8 @@ func (c *Conn) streamConfig(cfg jetstream.StreamConfig, want []string) jetstream
 			union[exact] = true
 		}
 	}
-	if cfg.Name == "" { // what cannot be changed later
-		cfg.Name = s.Name
-		cfg.Storage = jetstream.FileStorage
-		cfg.Retention = jetstream.WorkQueuePolicy
-	}
-	cfg.Description = "cellmq requests"
 	cfg.Subjects = slices.Sorted(maps.Keys(union))
-	cfg.Replicas = s.Replicas
-	cfg.Discard = jetstream.DiscardNew
-	cfg.DiscardNewPerSubject = true
-	cfg.MaxMsgs = s.MaxMessages
-	cfg.MaxBytes = s.MaxBytes
-	cfg.MaxMsgsPerSubject = s.MaxPerClient
-	cfg.MaxAge = s.MaxAge
-	cfg.MaxMsgSize = int32(min(c.nc.MaxPayload(), 64<<20))
-	cfg.Duplicates = s.Duplicates
-	cfg.AllowMsgTTL = true
-	cfg.AllowDirect = true
+	s.limits(&cfg)
 	return cfg
 }
 
@@ -162,7 +310,8 @@ func (c *Conn) ensureConsumer(ctx context.Context, model string, p Priority) err
 		FilterSubject: c.subjects.queue(model, p),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       c.cfg.AckWait,
-		MaxDeliver:    -1, // the worker bounds the attempts: it can tell the client
+		// The worker bounds the attempts before, since it can tell the client.
+		MaxDeliver:    c.cfg.Stream.MaxDeliver,
 		MaxAckPending: c.cfg.Stream.MaxAckPending,
 	})
 	if err != nil {
