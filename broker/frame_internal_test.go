@@ -174,14 +174,15 @@ func TestTracker(t *testing.T) {
 	}{
 		{"in order", []Frame{tok(1, 0, 0, "a", 1), tok(1, 1, 1, "b", 2)}, "ab", []int32{1, 2}, 0},
 		{"twice", []Frame{tok(1, 0, 0, "a", 1), tok(1, 0, 0, "a", 1), tok(1, 1, 1, "b", 2)}, "ab", []int32{1, 2}, 0},
-		{"text without tokens", []Frame{tok(1, 0, 0, "a", 1), tok(1, 1, 1, "b"), tok(1, 2, 1, "", 2)}, "ab", []int32{1, 2}, 0},
+		{"text without tokens is left to the final", []Frame{tok(1, 0, 0, "a", 1), tok(1, 1, 1, "b")}, "a", []int32{1}, 0},
+		{"repeated out of turn", []Frame{tok(1, 0, 0, "a", 1), tok(1, 2, 1, "b", 2), tok(1, 1, 0, "a", 1), tok(1, 3, 2, "c", 3)}, "abc", []int32{1, 2, 3}, 1},
 		{"replay", []Frame{tok(1, 0, 0, "a", 1), tok(1, 1, 1, "b", 2), tok(2, 0, 0, "a", 1), tok(2, 1, 1, "b", 2), tok(2, 2, 2, "c", 3)}, "abc", []int32{1, 2, 3}, 0},
 		{"replay in larger frames", []Frame{tok(1, 0, 0, "a", 1), tok(1, 1, 1, "b", 2), tok(2, 0, 0, "abc", 1, 2, 3), tok(2, 1, 3, "d", 4)}, "abcd", []int32{1, 2, 3, 4}, 0},
 		{"stale attempt", []Frame{tok(2, 0, 0, "a", 1), tok(1, 5, 0, "xyz", 7, 8), tok(2, 1, 1, "b", 2)}, "ab", []int32{1, 2}, 0},
 		{"hole", []Frame{tok(1, 0, 0, "a", 1), tok(1, 2, 2, "c", 3)}, "a", []int32{1}, 1},
 		{"replay after a hole", []Frame{tok(1, 0, 0, "a", 1), tok(1, 2, 2, "c", 3), tok(2, 0, 0, "abc", 1, 2, 3), tok(2, 1, 3, "d", 4)}, "abcd", []int32{1, 2, 3, 4}, 1},
 		{"text without tokens after a hole", []Frame{tok(1, 0, 0, "a", 1), tok(1, 2, 2, "c", 3), tok(1, 3, 3, "d")}, "a", []int32{1}, 1},
-		{"replayed text without tokens after a hole", []Frame{tok(1, 0, 0, "a", 1), tok(1, 2, 2, "c", 3), tok(1, 3, 3, "d"), tok(2, 0, 0, "abc", 1, 2, 3), tok(2, 1, 3, "d")}, "abcd", []int32{1, 2, 3}, 1},
+		{"replayed text without tokens after a hole", []Frame{tok(1, 0, 0, "a", 1), tok(1, 2, 2, "c", 3), tok(1, 3, 3, "d"), tok(2, 0, 0, "abc", 1, 2, 3), tok(2, 1, 3, "d")}, "abc", []int32{1, 2, 3}, 1},
 		{"new epoch", []Frame{tok(3, 0, 0, "a", 1), {Type: FrameToken, Epoch: 2, Attempt: 1, Text: "ab", Tokens: []int32{1, 2}}}, "ab", []int32{1, 2}, 0},
 	}
 	for _, tt := range tests {

@@ -9,7 +9,9 @@ package broker
 // text of the first n tokens is the same in whatever frames they come, but for
 // the end of an output, where text may follow that waited. So the place of a
 // frame's text is known when its index is 0, when it continues what came of its
-// lease, or when more tokens follow what the reader has.
+// lease, or when it continues what the reader has. Text at the end that comes
+// without tokens may be a repetition or not; it is left to the final frame, which
+// is next and has it.
 type tracker struct {
 	epoch, attempt uint64
 	begun          bool
@@ -18,10 +20,8 @@ type tracker struct {
 	nextSeq        uint64
 	holes          int
 
-	// Of the present lease: what has come without a gap, and whether text without
-	// tokens has, which ends an output.
+	// Of the present lease: what has come without a gap.
 	leaseTokens, leaseText int
-	flushed                bool
 	// Of the request: what the reader has, in tokens and in bytes of text, and
 	// how many tokens are known to exist.
 	haveTokens, haveText int
@@ -39,7 +39,7 @@ func (t *tracker) accept(f *Frame, stored bool) bool {
 	case f.Type == FrameError && f.Epoch == 0 && f.Attempt == 0:
 		return true // a refusal, by no lease
 	case stored:
-		return f.Type.Terminal() || f.Type == FrameToken && !f.Provisional && len(f.Tokens) > 0 && t.place(f, true)
+		return f.Type.Terminal() || f.Type == FrameToken && !f.Provisional && t.place(f, true)
 	case !t.inLease(f):
 		return false
 	}
@@ -66,12 +66,12 @@ func (t *tracker) inLease(f *Frame) bool {
 			t.nextSeq = f.Seq
 		}
 		t.begun, t.epoch, t.attempt = true, f.Epoch, f.Attempt
-		t.leaseTokens, t.leaseText, t.flushed = 0, 0, false
+		t.leaseTokens, t.leaseText = 0, 0
 		return true
 	case f.Epoch != t.epoch || f.Attempt != t.attempt:
 		return false // of a lease that was lost
 	}
-	cumulative := f.Type == FrameToken && !f.Provisional && f.Index == 0 && len(f.Tokens) > 0
+	cumulative := f.Type == FrameToken && !f.Provisional && f.Index == 0
 	return f.Seq >= t.nextSeq || f.Type.Terminal() || cumulative // else it comes twice
 }
 
@@ -88,7 +88,7 @@ func (t *tracker) revise(f *Frame) bool {
 // place removes the tokens and the text that the reader has, and reports
 // whether anything is left. A frame behind a gap is dropped.
 func (t *tracker) place(f *Frame, stored bool) bool {
-	if f.Index < 0 {
+	if f.Index < 0 || len(f.Tokens) == 0 {
 		return false
 	}
 	end := f.Index + len(f.Tokens)
@@ -100,7 +100,6 @@ func (t *tracker) place(f *Frame, stored bool) bool {
 	stop := start + len(f.Text)
 	if !stored && end >= t.leaseTokens {
 		t.leaseTokens, t.leaseText = end, max(t.leaseText, stop)
-		t.flushed = t.flushed || len(f.Tokens) == 0
 	}
 	known := min(t.haveTokens-f.Index, len(f.Tokens))
 	if len(f.LogProbs) == len(f.Tokens) {
@@ -116,11 +115,11 @@ func (t *tracker) place(f *Frame, stored bool) bool {
 // never behind what the reader has; ok is false when that cannot be told.
 func (t *tracker) offset(f *Frame) (start int, ok bool) {
 	switch {
-	case f.Index == 0 && len(f.Tokens) > 0:
+	case f.Index == 0:
 		return 0, true
-	case f.Index == t.leaseTokens && !t.flushed:
+	case f.Index == t.leaseTokens:
 		return t.leaseText, true
-	case f.Index == t.haveTokens && len(f.Tokens) > 0: // more follows, so nothing waits in the text so far
+	case f.Index == t.haveTokens:
 		return t.haveText, true
 	}
 	return 0, false
