@@ -1,0 +1,7 @@
+module github.com/cellmq/cellmq/loadtest/peers
+
+go 1.26.0
+
+replace github.com/cellmq/cellmq => ../..
+
+require github.com/cellmq/cellmq v0.0.0-00010101000000-000000000000
