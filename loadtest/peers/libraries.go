@@ -12,7 +12,9 @@ import (
 	"github.com/cellmq/cellmq/loadtest/peers/internal/cellular"
 	"github.com/cellmq/cellmq/loadtest/peers/internal/compare"
 	"github.com/cellmq/cellmq/loadtest/peers/internal/onednn"
+	"github.com/cellmq/cellmq/loadtest/peers/internal/onnx"
 	"github.com/cellmq/cellmq/loadtest/peers/internal/openblas"
+	"github.com/cellmq/cellmq/loadtest/peers/internal/torch"
 	"github.com/cellmq/cellmq/loadtest/peers/internal/wire"
 )
 
@@ -45,6 +47,8 @@ func open(name string, threads int) (wire.Library, error) {
 		return openblas.Open(threads), nil
 	case "onednn":
 		return onednn.Open(threads), nil
+	case "onnxruntime":
+		return onnx.Open(threads), nil
 	default:
 		return nil, fmt.Errorf("no library %q", name)
 	}
@@ -64,7 +68,9 @@ func (s settings) contenders() ([]compare.Contender, error) {
 		}
 		command := func(threads int) []string { return []string{program, workerCommand, library, strconv.Itoa(threads)} }
 		switch library {
-		case "cellmq", "openblas", "onednn":
+		case "cellmq", "openblas", "onednn", "onnxruntime":
+		case "torch":
+			command = torch.Command
 		default:
 			return nil, fmt.Errorf("no library %q", name)
 		}
@@ -76,12 +82,11 @@ func (s settings) contenders() ([]compare.Contender, error) {
 }
 
 // environment returns env with what tells the libraries how many threads to
-// use, that waiting threads sleep, and which kernels OpenBLAS uses: those of
-// its choice if core is empty.
+// use and which kernels OpenBLAS uses: those of its choice if core is empty.
 func environment(env []string, threads int, core string) []string {
 	n := strconv.Itoa(threads)
 	ours := map[string]string{
-		"OMP_NUM_THREADS": n, "OPENBLAS_NUM_THREADS": n, "OMP_WAIT_POLICY": "PASSIVE", "OMP_DYNAMIC": "FALSE",
+		"OMP_NUM_THREADS": n, "OPENBLAS_NUM_THREADS": n,
 		"OPENBLAS_CORETYPE": core, "OPENBLAS_L2_SIZE": "",
 	}
 	out := slices.DeleteFunc(slices.Clone(env), func(entry string) bool {

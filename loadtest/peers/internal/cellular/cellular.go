@@ -24,7 +24,7 @@ func Open(threads int) *Library { return &Library{threads: threads} }
 func (l *Library) Hello() wire.Hello {
 	return wire.Hello{
 		Library: "cellmq", Version: runtime.Version() + " " + runtime.GOARCH,
-		Weights: []workload.Weights{workload.F32},
+		Weights: workload.AllWeights(),
 	}
 }
 
@@ -40,21 +40,13 @@ func (l *Library) Load(shape workload.Case, p workload.Parameters) (wire.Model, 
 		return nil, err
 	}
 	m.cell = cell
-	if err := setWeights(m.program, shape.Weights); err != nil {
+	if m.program.Weights, err = cellrt.ParseWeights(string(shape.Weights)); err != nil {
 		return nil, err
 	}
 	if m.executable, err = cpu.New(cpu.Config{}).Load(m.program, workload.MostRows); err != nil {
 		return nil, err
 	}
 	return m, nil
-}
-
-// setWeights chooses how the program's weights are kept.
-func setWeights(_ *cellrt.Program, w workload.Weights) error {
-	if w != workload.F32 {
-		return fmt.Errorf("%w: weights %s", wire.ErrUnsupported, w)
-	}
-	return nil
 }
 
 // model is a program with one cell. Its results have fields of their own, so

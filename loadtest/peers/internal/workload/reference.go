@@ -108,7 +108,8 @@ const worst = 10
 
 // Check compares results with those wanted. It returns the root mean square of
 // the errors, relative to that of the results, and an error if it, or a single
-// one of the errors, is larger than weights of this kind explain.
+// one of the errors, is larger than weights of this kind explain. Results that
+// are too good for such weights are not what was asked for either.
 func (c Case) Check(got []float32, want []float64) (float64, error) {
 	if len(got) != len(want) || len(want) == 0 {
 		return 0, fmt.Errorf("%d results, want %d", len(got), len(want))
@@ -129,6 +130,9 @@ func (c Case) Check(got []float32, want []float64) (float64, error) {
 	relative := math.Sqrt(errors/float64(len(want))) / size
 	if tolerance := c.Weights.tolerance(); relative > tolerance || largest > worst*tolerance*size {
 		return relative, fmt.Errorf("wrong results: relative error %.2g, result %d is %g, want %g", relative, place, got[place], want[place])
+	}
+	if c.Weights != F32 && relative < F32.tolerance() {
+		return relative, fmt.Errorf("relative error %.2g: the weights are not %s", relative, c.Weights)
 	}
 	return relative, nil
 }
