@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sort"
 
@@ -13,23 +14,41 @@ import (
 	"github.com/cellmq/cellmq/models/zoo"
 )
 
+// models returns the models to serve, each with its weight type.
+func (w *Worker) models() ([]*models.Model, error) {
+	found := w.deps.Models
+	var known []string
+	if found == nil {
+		var err error
+		if found, known, err = findModels(w.cfg.ServeConfig); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range found {
+		known = append(known, m.Name())
+	}
+	slices.Sort(known)
+	return weigh(found, slices.Compact(known), w.cfg.Weights)
+}
+
 // findModels loads the bundled models and those of the configured directories,
-// as far as they are wanted, in the order of their names.
-func findModels(cfg ServeConfig) ([]*models.Model, error) {
+// as far as they are wanted, in the order of their names. Known are the names
+// of all, wanted or not.
+func findModels(cfg ServeConfig) (_ []*models.Model, known []string, _ error) {
 	wanted := func(name string) bool { return len(cfg.Models) == 0 || slices.Contains(cfg.Models, name) }
 	found := map[string]*models.Model{}
 	from := map[string]string{}
 	for _, dir := range cfg.ModelDirs {
 		loaded, err := models.LoadDir(dir)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrModel, dir, err)
+			return nil, nil, fmt.Errorf("%w: %s: %w", ErrModel, dir, err)
 		}
 		if len(loaded) == 0 {
-			return nil, fmt.Errorf("%w: %s has no sub-directory with a config.json", ErrModel, dir)
+			return nil, nil, fmt.Errorf("%w: %s has no sub-directory with a config.json", ErrModel, dir)
 		}
 		for _, m := range loaded {
 			if other, ok := from[m.Name()]; ok {
-				return nil, fmt.Errorf("%w: %s is in %s and in %s", ErrModel, m.Name(), other, dir)
+				return nil, nil, fmt.Errorf("%w: %s is in %s and in %s", ErrModel, m.Name(), other, dir)
 			}
 			from[m.Name()] = dir
 			if wanted(m.Name()) {
@@ -43,13 +62,13 @@ func findModels(cfg ServeConfig) ([]*models.Model, error) {
 		}
 		m, err := zoo.Load(name)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrModel, name, err)
+			return nil, nil, fmt.Errorf("%w: %s: %w", ErrModel, name, err)
 		}
 		found[name] = m
 	}
 	for _, name := range cfg.Models {
 		if found[name] == nil {
-			return nil, fmt.Errorf("%w: %s is neither bundled nor in a model directory", ErrModel, name)
+			return nil, nil, fmt.Errorf("%w: %s is neither bundled nor in a model directory", ErrModel, name)
 		}
 	}
 	out := make([]*models.Model, 0, len(found))
@@ -57,7 +76,7 @@ func findModels(cfg ServeConfig) ([]*models.Model, error) {
 		out = append(out, m)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name() < out[j].Name() })
-	return out, nil
+	return out, slices.AppendSeq(zoo.Names(), maps.Keys(from)), nil
 }
 
 // load puts the models into the runtime, which must run, and checks each
@@ -70,15 +89,17 @@ func (w *Worker) load(ctx context.Context, found []*models.Model) error {
 			return fmt.Errorf("%w: %s: %w", ErrModel, m.Name(), err)
 		}
 		s := &served{model: m, loaded: loaded}
-		if err := m.VerifyGolden(ctx, slots, func(ctx context.Context, r *models.Request) (models.Output, error) {
+		golden, err := m.VerifyGolden(ctx, slots, func(ctx context.Context, r *models.Request) (models.Output, error) {
 			return w.rehearse(ctx, s, r)
-		}); err != nil {
+		})
+		if err != nil {
 			return fmt.Errorf("%w: %s: golden outputs: %w", ErrModel, m.Name(), err)
 		}
 		w.served[m.Name()] = s
 		w.log.LogAttrs(ctx, slog.LevelInfo, "model loaded",
 			slog.String("model", m.Name()), slog.String("version", m.Version()), slog.String("family", m.Family()),
-			slog.Int("parameters", m.Parameters()), slog.String("digest", m.Digest()))
+			slog.Int("parameters", m.Parameters()), slog.String("digest", m.Digest()),
+			slog.String("weights", m.Weights().String()), slog.Int("golden", golden.Cases), slog.Int("golden_equal", golden.Equal))
 	}
 	if len(w.served) == 0 {
 		return fmt.Errorf("%w: there is none", ErrModel)

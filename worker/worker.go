@@ -198,12 +198,9 @@ func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
 		group.Go(func() error { return a.run(work, w.log) })
 	}
 	group.Go(func() error { return w.runtime.Run(work) })
-	found := w.deps.Models
-	if found == nil {
-		var err error
-		if found, err = findModels(w.cfg.ServeConfig); err != nil {
-			return err
-		}
+	found, err := w.models()
+	if err != nil {
+		return err
 	}
 	if err := w.load(ctx, found); err != nil {
 		return err
