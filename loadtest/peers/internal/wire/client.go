@@ -39,17 +39,20 @@ func Start(ctx context.Context, stderr io.Writer, env []string, command string, 
 	}
 	c := &Client{process: process, stdin: stdin, out: json.NewEncoder(stdin), in: json.NewDecoder(stdout)}
 	if err := process.Start(); err != nil {
-		return &Client{hello: Hello{Unavailable: err.Error()}}, nil
+		return unavailable(err), nil //nolint:nilerr // a library without its program is not available, which is no error
 	}
 	if err := c.in.Decode(&c.hello); err != nil {
 		status := c.end()
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return &Client{hello: Hello{Unavailable: fmt.Sprintf("the process ended without a word: %v", errors.Join(status, err))}}, nil
+		return unavailable(fmt.Errorf("the process ended without a word: %w", errors.Join(status, err))), nil
 	}
 	return c, nil
 }
+
+// unavailable returns a client without a process.
+func unavailable(why error) *Client { return &Client{hello: Hello{Unavailable: why.Error()}} }
 
 // Hello returns what the library said of itself.
 func (c *Client) Hello() Hello { return c.hello }
