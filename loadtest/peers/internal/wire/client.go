@@ -39,7 +39,7 @@ func Start(ctx context.Context, stderr io.Writer, env []string, command string, 
 	}
 	c := &Client{process: process, stdin: stdin, out: json.NewEncoder(stdin), in: json.NewDecoder(stdout)}
 	if err := process.Start(); err != nil {
-		return unavailable(err), nil //nolint:nilerr // a library without its program is not available, which is no error
+		return unavailable(err), nil
 	}
 	if err := c.in.Decode(&c.hello); err != nil {
 		status := c.end()
