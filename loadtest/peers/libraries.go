@@ -62,9 +62,9 @@ func (s settings) contenders() ([]compare.Contender, error) {
 	}
 	var out []compare.Contender
 	for _, name := range s.libraries {
-		library, core, _ := strings.Cut(name, ":")
-		if core != "" && library != "openblas" {
-			return nil, fmt.Errorf("library %q: only openblas has core types", name)
+		library, kernels, _ := strings.Cut(name, ":")
+		if kernels != "" && library != "openblas" && library != "cellmq" {
+			return nil, fmt.Errorf("library %q: only openblas and cellmq let one choose their kernels", name)
 		}
 		command := func(threads int) []string { return []string{program, workerCommand, library, strconv.Itoa(threads)} }
 		switch library {
@@ -75,19 +75,26 @@ func (s settings) contenders() ([]compare.Contender, error) {
 			return nil, fmt.Errorf("no library %q", name)
 		}
 		out = append(out, compare.Contender{Name: name, Command: func(threads int) ([]string, []string) {
-			return command(threads), environment(os.Environ(), threads, core)
+			return command(threads), environment(os.Environ(), threads, library, kernels)
 		}})
 	}
 	return out, nil
 }
 
 // environment returns env with what tells the libraries how many threads to
-// use and which kernels OpenBLAS uses: those of its choice if core is empty.
-func environment(env []string, threads int, core string) []string {
+// use, and OpenBLAS and cellmq which kernels: those of their choice if kernels
+// is empty.
+func environment(env []string, threads int, library, kernels string) []string {
 	n := strconv.Itoa(threads)
 	ours := map[string]string{
 		"OMP_NUM_THREADS": n, "OPENBLAS_NUM_THREADS": n,
-		"OPENBLAS_CORETYPE": core, "OPENBLAS_L2_SIZE": "",
+		"OPENBLAS_CORETYPE": "", "OPENBLAS_L2_SIZE": "", "CELLMQ_ISA": "",
+	}
+	switch library {
+	case "openblas":
+		ours["OPENBLAS_CORETYPE"] = kernels
+	case "cellmq":
+		ours["CELLMQ_ISA"] = kernels
 	}
 	out := slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")

@@ -140,18 +140,22 @@ func TestUsage(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	env := []string{"HOME=/", "OMP_NUM_THREADS=8", "OPENBLAS_CORETYPE=ZEN"}
+	env := []string{"HOME=/", "OMP_NUM_THREADS=8", "OPENBLAS_CORETYPE=ZEN", "CELLMQ_ISA=avx2"}
+	common := []string{"HOME=/", "OMP_NUM_THREADS=2", "OPENBLAS_NUM_THREADS=2"}
 	for _, test := range []struct {
-		core string
-		want []string
+		library, kernels string
+		want             []string
 	}{
-		{"", []string{"HOME=/", "OMP_NUM_THREADS=2", "OPENBLAS_NUM_THREADS=2"}},
-		{"HASWELL", []string{"HOME=/", "OMP_NUM_THREADS=2", "OPENBLAS_CORETYPE=HASWELL", "OPENBLAS_NUM_THREADS=2"}},
+		{"openblas", "", nil},
+		{"openblas", "HASWELL", []string{"OPENBLAS_CORETYPE=HASWELL"}},
+		{"cellmq", "purego", []string{"CELLMQ_ISA=purego"}},
+		{"torch", "", nil},
 	} {
-		got := environment(env, 2, test.core)
+		got, want := environment(env, 2, test.library, test.kernels), slices.Concat(common, test.want)
 		slices.Sort(got)
-		if !slices.Equal(got, test.want) {
-			t.Errorf("core %q: %v, want %v", test.core, got, test.want)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s %s: %v, want %v", test.library, test.kernels, got, want)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	rows := flags.String("rows", defaultRows, "`list` of batch sizes")
 	weights := flags.String("weights", "f32", "`list` of ways to keep weights: f32, bf16, int8")
 	threads := flags.String("threads", "1,2", "`list` of numbers of threads")
-	libraries := flags.String("libraries", defaultLibraries, "`list` of libraries; openblas:CORE sets OPENBLAS_CORETYPE, openblas lets it choose")
+	libraries := flags.String("libraries", defaultLibraries, "`list` of libraries, the first being what the others are compared with; openblas:CORE and cellmq:TIER choose kernels")
 	flags.IntVar(&s.options.Rounds, "rounds", defaultRounds, "how often each library is timed for each case")
 	flags.DurationVar(&s.options.Duration, "duration", defaultDuration, "for how long each time")
 	flags.DurationVar(&s.options.Pause, "pause", defaultPause, "how long the machine rests in between")

@@ -26,7 +26,7 @@ func WriteMarkdown(w io.Writer, r Report) error {
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", cell(l.Name), cell(version))
 	}
-	b.WriteString("\nGFLOP/s of the products: median (best). The factor is cellmq's median against the library's; above 1 cellmq is quicker.\n")
+	b.WriteString("\nGFLOP/s of the products: median (best). The factor is the median of the first library against the other's; above 1 the first is quicker.\n")
 	for _, threads := range o.Threads {
 		for _, shape := range o.Shapes {
 			for _, weights := range o.Weights {
