@@ -25,74 +25,77 @@ const (
 	// are exact.
 	ln2High = 0.693359375
 	ln2Low  = -2.1219444005469057e-4
-	// rounder added to and taken from a small number leaves its nearest integer.
-	rounder = 1.5 * (1 << 23)
+	// rounder added to and taken from a small number leaves its nearest integer;
+	// in between, the number's bits less roundedZero are that integer.
+	rounder     = 1.5 * (1 << 23)
+	roundedZero = 0x4b400000
 
-	expOverflow  = 88.722839  // e^x is beyond float32 from here on
-	expUnderflow = -103.97208 // e^x rounds to zero below
-	tanhFar      = 9.02       // tanh x rounds to 1 from here on
+	// Beyond these bounds e^x is infinite, or rounds to zero, whatever x is.
+	expHigh = 89
+	expLow  = -104
 )
 
-// Exp returns e^x within 2 units in the last place. It is +Inf and 0 beyond
+// exp returns e^x within 2 units in the last place. It is +Inf and 0 beyond
 // what float32 can hold; a NaN stays one.
-func Exp(x float32) float32 {
-	switch {
-	case x != x:
-		return x
-	case x > expOverflow:
-		return float32(math.Inf(1))
-	case x < expUnderflow:
-		return 0
+//
+// It has no branches, so that a vector unit can do the same: x is clamped to
+// where the result is constant, and the power of two comes in two factors,
+// because 2^n alone can lie outside float32's range.
+func exp(x float32) float32 {
+	if x > expHigh {
+		x = expHigh
 	}
-	n := float32(x*log2E) + rounder
-	n -= rounder
-	r := x - float32(n*ln2High)
-	r -= float32(n * ln2Low)
-	p := float32(e4*r) + e3
-	p = float32(p*r) + e2
-	p = float32(p*r) + e1
-	p = float32(p*r) + e0
-	y := float32(float32(r*r)*p) + r
+	if x < expLow {
+		x = expLow
+	}
+	t := fma(x, log2E, rounder)
+	n := t - rounder
+	r := fma(-n, ln2High, x)
+	r = fma(-n, ln2Low, r)
+	p := fma(e4, r, e3)
+	p = fma(p, r, e2)
+	p = fma(p, r, e1)
+	p = fma(p, r, e0)
+	y := fma(float32(r*r), p, r)
 	y++
-	// Two factors, because 2^n alone can lie outside float32's range.
-	i := int32(n)
+	i := int32(math.Float32bits(t)) - roundedZero
 	half := i >> 1
-	return y * powerOfTwo(half) * powerOfTwo(i-half)
+	return float32(y*powerOfTwo(half)) * powerOfTwo(i-half)
 }
 
 // powerOfTwo returns 2^n for -126 <= n <= 127.
 func powerOfTwo(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
 
-// Sigmoid returns 1 / (1 + e^-x) within 3 units in the last place. A NaN stays
+// sigmoid returns 1 / (1 + e^-x) within 3 units in the last place. A NaN stays
 // one.
-func Sigmoid(x float32) float32 { return 1 / (1 + Exp(-x)) }
+func sigmoid(x float32) float32 { return 1 / (1 + exp(-x)) }
 
-// Tanh returns the hyperbolic tangent within 2 units in the last place, near
+// tanh returns the hyperbolic tangent within 2 units in the last place, near
 // zero too. A NaN stays one.
-func Tanh(x float32) float32 {
-	a := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
-	switch {
-	case x != x:
-		return x
-	case a < tanhNear:
+func tanh(x float32) float32 {
+	a := abs(x)
+	if a < tanhNear {
 		u := float32(x * x)
-		p := float32(t4*u) + t3
-		p = float32(p*u) + t2
-		p = float32(p*u) + t1
-		p = float32(p*u) + t0
-		return float32(float32(x*u)*p) + x
-	case a < tanhFar:
-		a = 1 - 2/(Exp(2*a)+1)
-	default:
-		a = 1
+		p := fma(t4, u, t3)
+		p = fma(p, u, t2)
+		p = fma(p, u, t1)
+		p = fma(p, u, t0)
+		return fma(float32(x*u), p, x)
 	}
+	a = 1 - 2/(exp(2*a)+1)
 	return math.Float32frombits(math.Float32bits(a) | math.Float32bits(x)&(1<<31))
 }
 
-// TanhRow applies [Tanh] in place.
-func TanhRow(v []float32) {
+// abs returns |x|, also of a NaN.
+func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
+
+// Tanh replaces each element by its hyperbolic tangent, within 2 units in the
+// last place.
+func (t *Table) Tanh(v []float32) { t.tanh(v) }
+
+func tanhRow(v []float32) {
 	for i, x := range v {
-		v[i] = Tanh(x)
+		v[i] = tanh(x)
 	}
 }
 

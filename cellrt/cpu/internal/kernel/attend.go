@@ -1,28 +1,35 @@
 package kernel
 
+// lanes is how many chains a sum over a whole vector runs side by side: lane l
+// takes the elements l, l+lanes, and so on, a missing element being 0, and the
+// lanes are added in halves, l and l+8 first, then l and l+4, l+2, l+1. The
+// number is the same in all tables, so that the result is.
+const lanes = 16
+
 // Attend reads memory by attention: out = sum over t of softmax(memory[t] .
 // query)[t] memory[t]. Memory holds entries of len(query) values one after
-// the other, as many as scores has elements, which is scratch. The dot
-// products, the softmax's sum and each element of out are one chain each.
-// Without entries out is zero.
-func Attend(query, memory, scores, out []float32) {
+// the other, as many as scores has elements, which is scratch; out is as long
+// as query. The dot products and the softmax's sum are sums in lanes; each
+// element of out is one chain over t. Without entries out is zero.
+func (t *Table) Attend(query, memory, scores, out []float32) {
+	if len(out) != len(query) || len(memory) != len(query)*len(scores) {
+		panic("kernel: attention over a memory of another size")
+	}
 	clear(out)
-	if len(scores) == 0 {
-		return
+	if len(scores) > 0 && len(query) > 0 {
+		t.attend(query, memory, scores, out)
 	}
+}
+
+func attend(query, memory, scores, out []float32) {
 	width := len(query)
-	t := 0
-	for ; t+4 <= len(scores); t += 4 {
-		dot4(query, memory[t*width:(t+4)*width], (*[4]float32)(scores[t:]))
-	}
-	for ; t < len(scores); t++ {
+	for t := range scores {
 		scores[t] = dot(query, memory[t*width:(t+1)*width])
 	}
 	softmax(scores)
 	for t, p := range scores {
-		entry := memory[t*width : (t+1)*width]
-		for j := range out {
-			out[j] = float32(p*entry[j]) + out[j]
+		for j, v := range memory[t*width : (t+1)*width] {
+			out[j] = fma(p, v, out[j])
 		}
 	}
 }
@@ -33,36 +40,47 @@ func softmax(v []float32) {
 	for _, x := range v[1:] {
 		largest = max(largest, x)
 	}
-	var sum float32
+	var sums [lanes]float32
 	for i, x := range v {
-		v[i] = Exp(x - largest)
-		sum += v[i]
+		v[i] = exp(x - largest)
+		sums[i%lanes] += v[i]
 	}
+	sum := sumLanes(&sums)
 	for i := range v {
 		v[i] /= sum
 	}
 }
 
 func dot(x, y []float32) float32 {
-	var a float32
-	y = y[:len(x)]
+	var sums [lanes]float32
 	for i, v := range x {
-		a = float32(v*y[i]) + a
+		sums[i%lanes] = fma(v, y[i], sums[i%lanes])
 	}
-	return a
+	for i := len(x); i%lanes != 0; i++ {
+		sums[i%lanes] += 0 // as a whole vector of the last elements does
+	}
+	return sumLanes(&sums)
 }
 
-// dot4 computes four dot products side by side, because one alone waits for
-// its own additions.
-func dot4(x, rows []float32, out *[4]float32) {
-	n := len(x)
-	r0, r1, r2, r3 := rows[:n], rows[n:2*n], rows[2*n:3*n], rows[3*n:4*n]
-	var a0, a1, a2, a3 float32
-	for i, v := range x {
-		a0 = float32(v*r0[i]) + a0
-		a1 = float32(v*r1[i]) + a1
-		a2 = float32(v*r2[i]) + a2
-		a3 = float32(v*r3[i]) + a3
+func sumLanes[T float32 | float64](sums *[lanes]T) T {
+	for half := lanes / 2; half > 0; half /= 2 {
+		for l := range half {
+			sums[l] += sums[l+half]
+		}
 	}
-	out[0], out[1], out[2], out[3] = a0, a1, a2, a3
+	return sums[0]
+}
+
+// Add sets out to the element-wise sum of x and y, all of one length.
+func (t *Table) Add(out, x, y []float32) {
+	if len(x) != len(out) || len(y) != len(out) {
+		panic("kernel: a sum of vectors of different lengths")
+	}
+	t.addVector(out, x, y)
+}
+
+func addVector(out, x, y []float32) {
+	for i := range out {
+		out[i] = x[i] + y[i]
+	}
 }

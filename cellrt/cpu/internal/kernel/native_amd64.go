@@ -1,0 +1,40 @@
+//go:build !purego
+
+package kernel
+
+import "golang.org/x/sys/cpu"
+
+// native returns the tables in assembly that this machine can run, the fastest
+// last. Package cpu also checks that the operating system saves the registers.
+func native() []*Table {
+	if !cpu.X86.HasAVX2 || !cpu.X86.HasFMA {
+		return nil
+	}
+	tables := []*Table{avx2()}
+	if !cpu.X86.HasAVX512F || !cpu.X86.HasAVX512BW || !cpu.X86.HasAVX512DQ || !cpu.X86.HasAVX512VL {
+		return tables
+	}
+	tables = append(tables, avx512())
+	if cpu.X86.HasAVX512VNNI {
+		tables = append(tables, avx512VNNI())
+	}
+	return tables
+}
+
+func avx2() *Table {
+	t := portable()
+	t.Name, t.Width = "avx2", 16
+	return t
+}
+
+func avx512() *Table {
+	t := portable()
+	t.Name, t.Width = "avx512", 32
+	return t
+}
+
+func avx512VNNI() *Table {
+	t := avx512()
+	t.Name = "avx512vnni"
+	return t
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	folder := flag.String("o", ".", "folder of the kernel package")
+	flag.Parse()
+	for _, u := range units() {
+		for name, text := range u.files() {
+			if err := os.WriteFile(filepath.Join(*folder, name), text, 0o644); err != nil { //nolint:gosec // source files are for everyone to read
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}
+	}
+}
+
+// units returns everything there is to generate.
+func units() []*unit {
+	return []*unit{}
+}
