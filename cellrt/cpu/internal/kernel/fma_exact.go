@@ -32,6 +32,7 @@ func doubtful(s float64) bool {
 // its odd neighbour on the side of the exact sum, from where a second rounding
 // to at most 51 bits goes where a single one would have gone (Boldo and
 // Melquiond 2008, "Emulation of FMA and correctly rounded sums").
+//
 //go:noinline
 func roundOnce(p, z, s float64) float32 {
 	// TwoSum: s + e is exactly p + z (Knuth, The Art of Computer Programming,
