@@ -1,87 +1,155 @@
 package kernel
 
-import "math"
+import (
+	"fmt"
+	"math"
+	"unsafe"
+)
+
+// The numbers of the format [Int8]. A vector v, an output's weights or an
+// input row, becomes codes between -127 and 127 and one scale:
+//
+//	scale = largest/127     code = v * (127/largest) rounded to nearest even
+//
+// where largest is the largest magnitude in v and every operation rounds to
+// float32. The two roundings before the last move 127 by less than a half, so
+// that no code needs clamping. A vector whose largest magnitude is below
+// leastLargest counts as zero: codes and scale are 0. A vector with a NaN or an
+// infinity has codes 0 and the scale NaN, which makes NaN of all its results.
+// Then
+//
+//	y = fma(float32(sum) * scale of the output, scale of the row, init)
+//
+// with the sum of the products of codes, which is exact in 32 bits as
+// MaxInt8Inputs products of at most 127*127 fit into them. A kernel may let
+// intermediate sums wrap around, since only the final one matters.
+const (
+	largestCode = 127
+	// MaxInt8Inputs is the largest K of an [Int8] matrix.
+	MaxInt8Inputs = 1 << 17
+	// leastLargest keeps 127/largest finite and the scale a normal number.
+	leastLargest = 0x1p-100
+)
+
+// codeLayout is how a table arranges codes: so many inputs of one output stand
+// next to each other, zeros following the last input. Weights are signed bytes,
+// [panel][group][column][input of the group].
+type codeLayout int
+
+const (
+	singles codeLayout = 1 // input codes are signed bytes
+	pairs   codeLayout = 2 // input codes are signed 16-bit words
+	quads   codeLayout = 4 // input codes are unsigned bytes, 128 added
+)
+
+// excess is what quads adds to an input's code.
+const excess = 128
+
+// inputBytes returns the bytes that the codes of a row of width values take.
+func (l codeLayout) inputBytes(width int) int {
+	bytes := l.groups(width) * int(l)
+	if l == pairs {
+		bytes *= 2
+	}
+	return bytes
+}
+
+// groups returns how many groups k inputs take.
+func (l codeLayout) groups(k int) int { return (k + int(l) - 1) / int(l) }
 
 // int8Panels are weights as 8-bit codes: weight (n, k) is about
 // codes * scale of n.
 type int8Panels struct {
-	codes  []int8    // [panel][k][column]
+	codes  []int8    // [panel][group][column][input of the group]
 	scales []float32 // by packed column
+	start  []int32   // what a column's sum starts from, which undoes the inputs' excess
 }
 
-func (p *int8Panels) bytes() int64 { return int64(len(p.codes)) + int64(len(p.scales))*4 }
+func (p *int8Panels) bytes() int64 {
+	return int64(len(p.codes)) + int64(len(p.scales))*4 + int64(len(p.start))*4
+}
 
-const largestCode = 127
-
-func packInt8(w Weights, panels []Panel, width int) int8Panels {
-	packed := packF32(w, panels, width)
-	out := int8Panels{codes: make([]int8, len(packed)), scales: make([]float32, len(panels)*width)}
-	for p := range panels {
-		panel := packed[p*width*w.K : (p+1)*width*w.K]
-		for c := range width {
-			var largest float32
-			for k := range w.K {
-				largest = max(largest, abs(panel[k*width+c]))
+// packInt8 gives every output its own scale.
+func packInt8(w Weights, panels []Panel, t *Table) int8Panels {
+	if w.K > MaxInt8Inputs {
+		panic(fmt.Sprintf("kernel: %d inputs in 8-bit codes, at most %d", w.K, MaxInt8Inputs))
+	}
+	group, columns := int(t.layout), len(panels)*t.Width
+	panelSize := t.layout.groups(w.K) * group * t.Width
+	out := int8Panels{
+		codes:  alignedCodes(len(panels) * panelSize),
+		scales: make([]float32, columns),
+		start:  make([]int32, columns),
+	}
+	for i, p := range panels {
+		panel := out.codes[i*panelSize:]
+		for c := range p.Count {
+			from := (p.First+c)*w.Stride + w.From
+			row := w.Data[from : from+w.K]
+			scale, inverse := codeScale(largestBits(row))
+			out.scales[i*t.Width+c] = scale
+			if inverse == 0 {
+				continue
 			}
-			scale := largest / largestCode
-			out.scales[p*width+c] = scale
-			for k := range w.K {
-				out.codes[(p*w.K+k)*width+c] = code(panel[k*width+c], scale)
+			var sum int32
+			for k, v := range row {
+				q := code(v, inverse)
+				sum += int32(q)
+				panel[(k/group*t.Width+c)*group+k%group] = q
+			}
+			if t.layout == quads {
+				out.start[i*t.Width+c] = -excess * sum
 			}
 		}
 	}
 	return out
 }
 
-func code(x, scale float32) int8 {
-	if scale == 0 {
-		return 0
-	}
-	return int8(math.RoundToEven(float64(x / scale)))
+// alignedCodes returns n zeros that start at a multiple of a cache line.
+func alignedCodes(n int) []int8 {
+	const line = 64
+	out := make([]int8, n+line-1)
+	from := -int(uintptr(unsafe.Pointer(unsafe.SliceData(out)))) & (line - 1)
+	return out[from : from+n : from+n]
 }
 
+// largestBits returns the bits of the largest magnitude in v. As integers,
+// magnitudes are in order, with the infinity and then the NaNs at the end.
+func largestBits(v []float32) uint32 {
+	var largest uint32
+	for _, x := range v {
+		largest = max(largest, math.Float32bits(x)&math.MaxInt32)
+	}
+	return largest
+}
+
+// codeScale returns the scale of a vector and the factor that makes codes of
+// its values, which is 0 if all codes are 0.
+func codeScale(largestBits uint32) (scale, inverse float32) {
+	largest := math.Float32frombits(largestBits)
+	switch {
+	case largestBits >= 0x7f800000:
+		return float32(math.NaN()), 0
+	case largest < leastLargest:
+		return 0, 0
+	}
+	return largest / largestCode, largestCode / largest
+}
+
+func code(x, inverse float32) int8 {
+	return int8(math.RoundToEven(float64(float32(x * inverse))))
+}
+
+// resetCodes makes room for the codes of rows rows. The stride is an odd number
+// of cache lines, so that the rows of a tile spread over the sets of a cache.
+// Kernels may write whole lines of a row's codes.
 func (in *Input) resetCodes(rows int) {
-	in.stride = in.width
+	const line = 64
+	in.stride = ((in.table.layout.inputBytes(in.width)+line-1)/line | 1) * line
 	if need := rows * in.stride; need > len(in.codes) {
 		in.codes = make([]byte, need)
 	}
 	if rows > len(in.scales) {
 		in.scales = make([]float32, rows)
-	}
-}
-
-// quantize is the portable conversion of an input to codes.
-func quantize(in *Input, from, to int) {
-	for r := from; r < to; r++ {
-		x := in.x.Row(r, in.width)
-		var largest float32
-		for _, v := range x {
-			largest = max(largest, abs(v))
-		}
-		in.scales[r] = largest / largestCode
-		for k, v := range x {
-			in.codes[r*in.stride+k] = byte(code(v, in.scales[r]))
-		}
-	}
-}
-
-// productInt8 is the portable product of 8-bit codes: exact in integers, then
-// y = init + (sum * scale of the output) * scale of the row.
-func productInt8(m *Matrix, y, init Rows, x *Input, rows, first, last int) {
-	width := m.table.Width
-	for p := first; p < last; p++ {
-		w := m.int8.codes[p*width*m.K : (p+1)*width*m.K]
-		for r := range rows {
-			at := (p - first) * width
-			yr, ir := y.Row(r, at+width)[at:], init.Row(r, at+width)[at:]
-			codes := x.codes[r*x.stride : r*x.stride+m.K]
-			for c := range width {
-				var sum int32
-				for k, v := range codes {
-					sum += int32(int8(v)) * int32(w[k*width+c])
-				}
-				yr[c] = fma(float32(float32(sum)*m.int8.scales[p*width+c]), x.scales[r], ir[c])
-			}
-		}
 	}
 }

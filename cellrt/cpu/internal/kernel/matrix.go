@@ -63,7 +63,7 @@ func (t *Table) Pack(f Format, w Weights, panels []Panel) *Matrix {
 	case BF16:
 		m.bf16 = packBF16(w, panels, t.Width)
 	case Int8:
-		m.int8 = packInt8(w, panels, t.Width)
+		m.int8 = packInt8(w, panels, t)
 	default:
 		panic(fmt.Sprintf("kernel: no weight format %v", f))
 	}

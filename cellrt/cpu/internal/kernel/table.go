@@ -26,6 +26,8 @@ type products struct {
 	int8 func(m *Matrix, y, init Rows, x *Input, rows, first, last int)
 	// quantize fills the codes and scales of rows from to to-1.
 	quantize func(in *Input, from, to int)
+	// layout is how int8 and quantize arrange codes.
+	layout codeLayout
 }
 
 // elementwise are a table's routines for whole vectors. Their arguments have
@@ -67,7 +69,7 @@ func Find(name string) (*Table, error) {
 func portable() *Table {
 	return &Table{
 		Name: "purego", Width: 32,
-		products: products{f32: productF32, bf16: productBF16, int8: productInt8, quantize: quantize},
+		products: products{f32: productF32, bf16: productBF16, int8: productInt8, quantize: quantize, layout: singles},
 		elementwise: elementwise{
 			tanh: tanhRow, lstm: lstm, gru: gru, treeLeaf: treeLeaf, treeNode: treeNode,
 			attend: attend, argMax: argMax, sumExp: sumExp, addVector: addVector,
