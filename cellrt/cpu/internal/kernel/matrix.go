@@ -1,6 +1,9 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // MaxWidth is the largest panel width of any table.
 const MaxWidth = 32
@@ -50,7 +53,7 @@ type Matrix struct {
 
 	table *Table
 	f32   []float32 // F32: [panel][k][column]
-	bf16  []uint16  // BF16
+	bf16  []uint16  // BF16: [panel][k/2][column][k%2], with a zero after an odd K
 	int8  int8Panels
 }
 
@@ -87,17 +90,35 @@ func (m *Matrix) Order(v []float32) []float32 {
 }
 
 func packF32(w Weights, panels []Panel, width int) []float32 {
-	out := make([]float32, len(panels)*width*w.K)
+	out := aligned[float32](len(panels) * width * w.K)
 	for i, p := range panels {
 		panel := out[i*width*w.K:]
 		for c := range p.Count {
-			from := (p.First+c)*w.Stride + w.From
-			for k, v := range w.Data[from : from+w.K] {
+			for k, v := range w.output(p.First + c) {
 				panel[k*width+c] = v
 			}
 		}
 	}
 	return out
+}
+
+// output returns the weights of output n.
+func (w Weights) output(n int) []float32 {
+	from := n*w.Stride + w.From
+	return w.Data[from : from+w.K]
+}
+
+// cacheLine is the alignment of packed weights in bytes: a vector of weights
+// then never lies in two cache lines.
+const cacheLine = 64
+
+// aligned returns n zeros that start at a cache line.
+func aligned[T float32 | uint16](n int) []T {
+	var v T
+	size := int(unsafe.Sizeof(v))
+	buffer := make([]T, n+cacheLine/size)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(buffer)))) & (cacheLine - 1) / size
+	return buffer[skip : skip+n : skip+n]
 }
 
 // Rows is a block of row vectors: row r starts at Data[r*Stride]. A stride of 0

@@ -24,12 +24,14 @@ func native() []*Table {
 func avx2() *Table {
 	t := portable()
 	t.Name, t.Width = "avx2", 16
+	t.f32, t.bf16 = avx2Products()
 	return t
 }
 
 func avx512() *Table {
 	t := portable()
 	t.Name, t.Width = "avx512", 32
+	t.f32, t.bf16 = avx512Products()
 	return t
 }
 

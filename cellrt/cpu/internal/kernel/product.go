@@ -43,12 +43,21 @@ func (m *Matrix) Product(y, init Rows, x *Input, rows, first, last int) {
 	if x.width != m.K || x.format != m.Format || x.table != m.table {
 		panic(fmt.Sprintf("kernel: input of %d %v values for a matrix of %d %v inputs", x.width, x.format, m.K, m.Format))
 	}
-	if first < 0 || last > len(m.Panels) || rows < 1 || first >= last {
+	if first < 0 || last > len(m.Panels) {
+		panic(fmt.Sprintf("kernel: panels %d to %d of %d", first, last, len(m.Panels)))
+	}
+	if rows < 1 || first >= last {
 		return
 	}
 	// The kernels have no bounds checks of their own.
 	width := (last - first) * m.table.Width
 	_, _, _ = y.Row(rows-1, width), init.Row(rows-1, width), x.x.Row(rows-1, m.K)
+	if m.K == 0 {
+		for r := range rows {
+			copy(y.Row(r, width), init.Row(r, width))
+		}
+		return
+	}
 	switch m.Format {
 	case F32:
 		m.table.f32(m, y, init, x, rows, first, last)

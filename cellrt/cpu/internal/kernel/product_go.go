@@ -8,14 +8,19 @@ const chainColumns = 8
 func productF32(m *Matrix, y, init Rows, x *Input, rows, first, last int) {
 	width := m.table.Width
 	for p := first; p < last; p++ {
-		w := m.f32[p*width*m.K : (p+1)*width*m.K]
-		for r := range rows {
-			xr := x.x.Row(r, m.K)
-			at := (p - first) * width
-			yr, ir := y.Row(r, at+width)[at:], init.Row(r, at+width)[at:]
-			for c := 0; c < width; c += chainColumns {
-				chains((*[chainColumns]float32)(yr[c:]), (*[chainColumns]float32)(ir[c:]), xr, w[c:], width)
-			}
+		panelChains(y, init, x.x, m.f32[p*width*m.K:(p+1)*width*m.K], rows, width, (p-first)*width, 0)
+	}
+}
+
+// panelChains advances the chains of a panel, whose outputs start at column at,
+// over the inputs from k on that w holds weights for.
+func panelChains(y, init, x Rows, w []float32, rows, width, at, k int) {
+	count := len(w) / width
+	for r := range rows {
+		xr := x.Row(r, k+count)[k:]
+		yr, ir := y.Row(r, at+width)[at:], init.Row(r, at+width)[at:]
+		for c := 0; c < width; c += chainColumns {
+			chains((*[chainColumns]float32)(yr[c:]), (*[chainColumns]float32)(ir[c:]), xr, w[c:], width)
 		}
 	}
 }

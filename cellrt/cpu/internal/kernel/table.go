@@ -21,14 +21,15 @@ type Table struct {
 
 // products are a table's matrix products.
 type products struct {
-	f32  func(m *Matrix, y, init Rows, x *Input, rows, first, last int)
-	bf16 func(m *Matrix, y, init Rows, x *Input, rows, first, last int)
-	int8 func(m *Matrix, y, init Rows, x *Input, rows, first, last int)
+	f32, bf16, int8 productFunc
 	// quantize fills the codes and scales of rows from to to-1.
 	quantize func(in *Input, from, to int)
 	// layout is how int8 and quantize arrange codes.
 	layout codeLayout
 }
+
+// productFunc is [Matrix.Product] after its checks.
+type productFunc func(m *Matrix, y, init Rows, x *Input, rows, first, last int)
 
 // elementwise are a table's routines for whole vectors. Their arguments have
 // been checked.

@@ -23,3 +23,6 @@ func (i isa) reg(n int) string {
 
 // lanes returns how many float32 values a vector holds.
 func (i isa) lanes() int { return i.bytes / 4 }
+
+// wide says whether the vectors are those of AVX-512.
+func (i isa) wide() bool { return i.bytes == 64 }

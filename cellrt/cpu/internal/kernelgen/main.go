@@ -22,5 +22,10 @@ func main() {
 
 // units returns everything there is to generate.
 func units() []*unit {
-	return []*unit{}
+	return []*unit{
+		productUnit("product_f32_avx2", avx2(), formatF32()),
+		productUnit("product_f32_avx512", avx512(), formatF32()),
+		productUnit("product_bf16_avx2", avx2(), formatBF16()),
+		productUnit("product_bf16_avx512", avx512(), formatBF16()),
+	}
 }
