@@ -25,6 +25,7 @@ func avx2() *Table {
 	t := portable()
 	t.Name, t.Width = "avx2", 16
 	t.f32, t.bf16 = avx2Products()
+	t.peak = avx2Peak()
 	return t
 }
 
@@ -32,6 +33,7 @@ func avx512() *Table {
 	t := portable()
 	t.Name, t.Width = "avx512", 32
 	t.f32, t.bf16 = avx512Products()
+	t.peak = avx512Peak()
 	return t
 }
 

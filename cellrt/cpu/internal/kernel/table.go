@@ -22,6 +22,7 @@ type Table struct {
 // products are a table's matrix products.
 type products struct {
 	f32, bf16, int8 productFunc
+	peak            peak
 	// quantize fills the codes and scales of rows from to to-1.
 	quantize func(in *Input, from, to int)
 	// layout is how int8 and quantize arrange codes.
@@ -70,7 +71,7 @@ func Find(name string) (*Table, error) {
 func portable() *Table {
 	return &Table{
 		Name: "purego", Width: 32,
-		products: products{f32: productF32, bf16: productBF16, int8: productInt8, quantize: quantize, layout: singles},
+		products: products{f32: productF32, bf16: productBF16, int8: productInt8, peak: portablePeak(), quantize: quantize, layout: singles},
 		elementwise: elementwise{
 			tanh: tanhRow, lstm: lstm, gru: gru, treeLeaf: treeLeaf, treeNode: treeNode,
 			attend: attend, argMax: argMax, sumExp: sumExp, addVector: addVector,

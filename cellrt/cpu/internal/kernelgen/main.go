@@ -23,6 +23,7 @@ func main() {
 // units returns everything there is to generate.
 func units() []*unit {
 	return []*unit{
+		peakUnit(),
 		productUnit("product_f32_avx2", avx2(), formatF32()),
 		productUnit("product_f32_avx512", avx512(), formatF32()),
 		productUnit("product_bf16_avx2", avx2(), formatBF16()),
