@@ -3,7 +3,6 @@ package kernel
 import (
 	"fmt"
 	"math"
-	"unsafe"
 )
 
 // The numbers of the format [Int8]. A vector v, an output's weights or an
@@ -77,15 +76,14 @@ func packInt8(w Weights, panels []Panel, t *Table) int8Panels {
 	group, columns := int(t.layout), len(panels)*t.Width
 	panelSize := t.layout.groups(w.K) * group * t.Width
 	out := int8Panels{
-		codes:  alignedCodes(len(panels) * panelSize),
+		codes:  aligned[int8](len(panels) * panelSize),
 		scales: make([]float32, columns),
 		start:  make([]int32, columns),
 	}
 	for i, p := range panels {
 		panel := out.codes[i*panelSize:]
 		for c := range p.Count {
-			from := (p.First+c)*w.Stride + w.From
-			row := w.Data[from : from+w.K]
+			row := w.output(p.First + c)
 			scale, inverse := codeScale(largestBits(row))
 			out.scales[i*t.Width+c] = scale
 			if inverse == 0 {
@@ -103,14 +101,6 @@ func packInt8(w Weights, panels []Panel, t *Table) int8Panels {
 		}
 	}
 	return out
-}
-
-// alignedCodes returns n zeros that start at a multiple of a cache line.
-func alignedCodes(n int) []int8 {
-	const line = 64
-	out := make([]int8, n+line-1)
-	from := -int(uintptr(unsafe.Pointer(unsafe.SliceData(out)))) & (line - 1)
-	return out[from : from+n : from+n]
 }
 
 // largestBits returns the bits of the largest magnitude in v. As integers,
@@ -144,8 +134,7 @@ func code(x, inverse float32) int8 {
 // of cache lines, so that the rows of a tile spread over the sets of a cache.
 // Kernels may write whole lines of a row's codes.
 func (in *Input) resetCodes(rows int) {
-	const line = 64
-	in.stride = ((in.table.layout.inputBytes(in.width)+line-1)/line | 1) * line
+	in.stride = ((in.table.layout.inputBytes(in.width)+cacheLine-1)/cacheLine | 1) * cacheLine
 	if need := rows * in.stride; need > len(in.codes) {
 		in.codes = make([]byte, need)
 	}

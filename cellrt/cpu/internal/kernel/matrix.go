@@ -113,7 +113,7 @@ func (w Weights) output(n int) []float32 {
 const cacheLine = 64
 
 // aligned returns n zeros that start at a cache line.
-func aligned[T float32 | uint16](n int) []T {
+func aligned[T float32 | uint16 | int8](n int) []T {
 	var v T
 	size := int(unsafe.Sizeof(v))
 	buffer := make([]T, n+cacheLine/size)

@@ -24,6 +24,7 @@ func native() []*Table {
 func avx2() *Table {
 	t := portable()
 	t.Name, t.Width = "avx2", 16
+	int8TierAVX2.setProducts(t)
 	t.f32, t.bf16 = avx2Products()
 	t.peak = avx2Peak()
 	return t
@@ -32,6 +33,7 @@ func avx2() *Table {
 func avx512() *Table {
 	t := portable()
 	t.Name, t.Width = "avx512", 32
+	int8TierAVX512.setProducts(t)
 	t.f32, t.bf16 = avx512Products()
 	t.peak = avx512Peak()
 	return t
@@ -40,5 +42,6 @@ func avx512() *Table {
 func avx512VNNI() *Table {
 	t := avx512()
 	t.Name = "avx512vnni"
+	int8TierVNNI.setProducts(t)
 	return t
 }
