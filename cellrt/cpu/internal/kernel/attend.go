@@ -1,5 +1,7 @@
 package kernel
 
+import "math"
+
 // lanes is how many chains a sum over a whole vector runs side by side: lane l
 // takes the elements l, l+lanes, and so on, a missing element being 0, and the
 // lanes are added in halves, l and l+8 first, then l and l+4, l+2, l+1. The
@@ -12,54 +14,93 @@ const lanes = 16
 // as query. The dot products and the softmax's sum are sums in lanes; each
 // element of out is one chain over t. Without entries out is zero.
 func (t *Table) Attend(query, memory, scores, out []float32) {
-	if len(out) != len(query) || len(memory) != len(query)*len(scores) {
+	width := len(query)
+	if len(out) != width || len(memory) != width*len(scores) {
 		panic("kernel: attention over a memory of another size")
 	}
 	clear(out)
-	if len(scores) > 0 && len(query) > 0 {
-		t.attend(query, memory, scores, out)
+	if len(scores) == 0 || width == 0 {
+		return
+	}
+	entries := max(1, block/width) // in one call
+	for from := 0; from < len(scores); from += entries {
+		to := min(from+entries, len(scores))
+		t.dots(query, memory[from*width:to*width], scores[from:to])
+	}
+	t.softmax(scores)
+	for from := 0; from < len(scores); from += entries {
+		to := min(from+entries, len(scores))
+		t.weigh(out, memory[from*width:to*width], scores[from:to])
 	}
 }
 
-func attend(query, memory, scores, out []float32) {
+// softmax works in place. With a NaN or +Inf among the elements all become
+// NaN.
+func (t *Table) softmax(v []float32) {
+	largest := float32(math.Inf(-1))
+	for from := 0; from < len(v); from += block {
+		here, _ := t.largest(v[from:min(from+block, len(v))])
+		largest = max(largest, here)
+	}
+	sum := float32(0)
+	for from := 0; from < len(v); from += block {
+		sum += t.exps(v[from:min(from+block, len(v))], largest)
+	}
+	for from := 0; from < len(v); from += block {
+		t.divide(v[from:min(from+block, len(v))], sum)
+	}
+}
+
+// dots sets each score to the dot product of the query and an entry of memory.
+func dots(query, memory, scores []float32) {
 	width := len(query)
 	for t := range scores {
 		scores[t] = dot(query, memory[t*width:(t+1)*width])
 	}
-	softmax(scores)
-	for t, p := range scores {
+}
+
+func dot(x, y []float32) float32 {
+	var sums [lanes]float32
+	for ; len(x) >= lanes && len(y) >= lanes; x, y = x[lanes:], y[lanes:] {
+		for l := range sums {
+			sums[l] = fma(x[l], y[l], sums[l])
+		}
+	}
+	if len(x) > 0 {
+		for l, v := range x {
+			sums[l] = fma(v, y[l], sums[l])
+		}
+		for l := len(x); l < lanes; l++ {
+			sums[l] += 0 // as a whole vector of the last elements does
+		}
+	}
+	return sumLanes(&sums)
+}
+
+// weigh adds the entries of memory to out, each times its weight.
+func weigh(out, memory, weights []float32) {
+	width := len(out)
+	for t, p := range weights {
 		for j, v := range memory[t*width : (t+1)*width] {
 			out[j] = fma(p, v, out[j])
 		}
 	}
 }
 
-// softmax works in place.
-func softmax(v []float32) {
-	largest := v[0]
-	for _, x := range v[1:] {
-		largest = max(largest, x)
-	}
+// exps replaces the elements by e^(v[i]-largest) and returns their sum.
+func exps(v []float32, largest float32) (sum float32) {
 	var sums [lanes]float32
 	for i, x := range v {
 		v[i] = exp(x - largest)
 		sums[i%lanes] += v[i]
 	}
-	sum := sumLanes(&sums)
-	for i := range v {
-		v[i] /= sum
-	}
+	return sumLanes(&sums)
 }
 
-func dot(x, y []float32) float32 {
-	var sums [lanes]float32
-	for i, v := range x {
-		sums[i%lanes] = fma(v, y[i], sums[i%lanes])
+func divide(v []float32, by float32) {
+	for i := range v {
+		v[i] /= by
 	}
-	for i := len(x); i%lanes != 0; i++ {
-		sums[i%lanes] += 0 // as a whole vector of the last elements does
-	}
-	return sumLanes(&sums)
 }
 
 func sumLanes[T float32 | float64](sums *[lanes]T) T {
@@ -76,7 +117,10 @@ func (t *Table) Add(out, x, y []float32) {
 	if len(x) != len(out) || len(y) != len(out) {
 		panic("kernel: a sum of vectors of different lengths")
 	}
-	t.addVector(out, x, y)
+	for from := 0; from < len(out); from += block {
+		to := min(from+block, len(out))
+		t.addVector(out[from:to], x[from:to], y[from:to])
+	}
 }
 
 func addVector(out, x, y []float32) {

@@ -25,6 +25,7 @@ func avx2() *Table {
 	t := portable()
 	t.Name, t.Width = "avx2", 16
 	int8TierAVX2.setProducts(t)
+	t.elementwise = avx2Elementwise()
 	t.f32, t.bf16 = avx2Products()
 	t.peak = avx2Peak()
 	return t
@@ -34,6 +35,7 @@ func avx512() *Table {
 	t := portable()
 	t.Name, t.Width = "avx512", 32
 	int8TierAVX512.setProducts(t)
+	t.elementwise = avx512Elementwise()
 	t.f32, t.bf16 = avx512Products()
 	t.peak = avx512Peak()
 	return t

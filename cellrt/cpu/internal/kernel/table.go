@@ -35,15 +35,21 @@ type productFunc func(m *Matrix, y, init Rows, x *Input, rows, first, last int)
 // elementwise are a table's routines for whole vectors. Their arguments have
 // been checked.
 type elementwise struct {
-	tanh      func(v []float32)
-	lstm      func(gates []float32, stride int, c, cOut, h []float32)
-	gru       func(gates []float32, stride int, h, hOut []float32)
-	treeLeaf  func(gates []float32, stride int, h, c []float32)
-	treeNode  func(gates []float32, stride int, left, right, h, c []float32)
-	attend    func(query, memory, scores, out []float32)
-	argMax    func(v []float32) (index int, finite bool)
-	sumExp    func(v []float32, largest float32) float64
+	tanh     func(v []float32)
+	lstm     func(gates []float32, stride int, c, cOut, h []float32)
+	gru      func(gates []float32, stride int, h, hOut []float32)
+	treeLeaf func(gates []float32, stride int, h, c []float32)
+	treeNode func(gates []float32, stride int, left, right, h, c []float32)
+
+	dots      func(query, memory, scores []float32)
+	weigh     func(out, memory, weights []float32)
+	exps      func(v []float32, largest float32) (sum float32)
+	divide    func(v []float32, by float32)
 	addVector func(out, x, y []float32)
+
+	largest func(v []float32) (largest float32, finite bool)
+	find    func(v []float32, x float32) int
+	sumExp  func(v []float32, largest float32) float64
 }
 
 // Tables returns the tables this machine can run, the fastest last. The first
@@ -74,7 +80,8 @@ func portable() *Table {
 		products: products{f32: productF32, bf16: productBF16, int8: productInt8, peak: portablePeak(), quantize: quantize, layout: singles},
 		elementwise: elementwise{
 			tanh: tanhRow, lstm: lstm, gru: gru, treeLeaf: treeLeaf, treeNode: treeNode,
-			attend: attend, argMax: argMax, sumExp: sumExp, addVector: addVector,
+			dots: dots, weigh: weigh, exps: exps, divide: divide, addVector: addVector,
+			largest: largestOf, find: find, sumExp: sumExp,
 		},
 	}
 }
