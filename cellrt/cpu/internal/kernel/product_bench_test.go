@@ -33,7 +33,7 @@ var benchShapes = []struct{ k, n int }{
 // and run them ahead of other programs where the system allows it:
 //
 //	go test -run - -bench 'Product/avx512$/f32/512x768/rows=(8|16)$/threads=1' ./cellrt/cpu/internal/kernel
-//	go test -c ./cellrt/cpu/internal/kernel && chrt -f 5 ./kernel.test -test.bench 'Product/./f32/2048x4096' -test.benchtime 200ms
+//	go test -c ./cellrt/cpu/internal/kernel && chrt -r 5 ./kernel.test -test.bench 'Product/./f32/2048x4096' -test.benchtime 200ms
 //
 // GFLOP/s is the average over all calls and best-GFLOP/s that of the fastest.
 // %peak compares the latter with [kernel.Table.Peak] of the same process, for

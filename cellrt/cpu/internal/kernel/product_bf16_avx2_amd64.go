@@ -80,5 +80,5 @@ func fillBF16AVX2(t *tiling[uint16]) {
 	t.tiles[2] = []tile[uint16]{nil, tileBF16AVX2x1x2, tileBF16AVX2x2x2}
 	t.tiles[3] = []tile[uint16]{nil, tileBF16AVX2x1x3, tileBF16AVX2x2x3}
 	t.tiles[4] = []tile[uint16]{nil, tileBF16AVX2x1x4}
-	t.ahead = []tile[uint16]{nil, tileBF16AVX2x1x1, tileBF16AVX2x2x1, tileBF16AVX2x3x1, tileBF16AVX2x4x1Ahead, tileBF16AVX2x5x1Ahead, tileBF16AVX2x6x1Ahead}
+	t.ahead, t.aheadFrom = []tile[uint16]{tileBF16AVX2x4x1Ahead, tileBF16AVX2x5x1Ahead, tileBF16AVX2x6x1Ahead}, 4
 }

@@ -34,46 +34,6 @@ func tileBF16AVX512x5x1(k int, x *float32, xStride int, w *uint16, wStride int, 
 //go:noescape
 func tileBF16AVX512x6x1(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
 
-// tileBF16AVX512x7x1 advances 7 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x7x1(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x8x1 advances 8 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x8x1(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x9x1 advances 9 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x9x1(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x10x1 advances 10 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x10x1(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x11x1 advances 11 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x11x1(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x12x1 advances 12 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x12x1(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x13x1 advances 13 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x13x1(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x14x1 advances 14 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x14x1(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
 // tileBF16AVX512x1x2 advances 1 rows of 2 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
@@ -139,66 +99,11 @@ func tileBF16AVX512x2x4(k int, x *float32, xStride int, w *uint16, wStride int, 
 //go:noescape
 func tileBF16AVX512x3x4(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
 
-// tileBF16AVX512x4x1Ahead advances 4 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x4x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x5x1Ahead advances 5 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x5x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x6x1Ahead advances 6 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x6x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x7x1Ahead advances 7 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x7x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x8x1Ahead advances 8 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x8x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x9x1Ahead advances 9 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x9x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x10x1Ahead advances 10 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x10x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x11x1Ahead advances 11 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x11x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x12x1Ahead advances 12 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x12x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x13x1Ahead advances 13 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x13x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
-// tileBF16AVX512x14x1Ahead advances 14 rows of 1 panels by k inputs. Strides are in bytes.
-//
-//go:noescape
-func tileBF16AVX512x14x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-
 // fillBF16AVX512 sets the tiles of AVX512.
 func fillBF16AVX512(t *tiling[uint16]) {
-	t.tiles[1] = []tile[uint16]{nil, tileBF16AVX512x1x1, tileBF16AVX512x2x1, tileBF16AVX512x3x1, tileBF16AVX512x4x1, tileBF16AVX512x5x1, tileBF16AVX512x6x1, tileBF16AVX512x7x1, tileBF16AVX512x8x1, tileBF16AVX512x9x1, tileBF16AVX512x10x1, tileBF16AVX512x11x1, tileBF16AVX512x12x1, tileBF16AVX512x13x1, tileBF16AVX512x14x1}
+	t.tiles[1] = []tile[uint16]{nil, tileBF16AVX512x1x1, tileBF16AVX512x2x1, tileBF16AVX512x3x1, tileBF16AVX512x4x1, tileBF16AVX512x5x1, tileBF16AVX512x6x1}
 	t.tiles[2] = []tile[uint16]{nil, tileBF16AVX512x1x2, tileBF16AVX512x2x2, tileBF16AVX512x3x2, tileBF16AVX512x4x2, tileBF16AVX512x5x2, tileBF16AVX512x6x2}
 	t.tiles[3] = []tile[uint16]{nil, tileBF16AVX512x1x3, tileBF16AVX512x2x3, tileBF16AVX512x3x3, tileBF16AVX512x4x3}
 	t.tiles[4] = []tile[uint16]{nil, tileBF16AVX512x1x4, tileBF16AVX512x2x4, tileBF16AVX512x3x4}
-	t.ahead = []tile[uint16]{nil, tileBF16AVX512x1x1, tileBF16AVX512x2x1, tileBF16AVX512x3x1, tileBF16AVX512x4x1Ahead, tileBF16AVX512x5x1Ahead, tileBF16AVX512x6x1Ahead, tileBF16AVX512x7x1Ahead, tileBF16AVX512x8x1Ahead, tileBF16AVX512x9x1Ahead, tileBF16AVX512x10x1Ahead, tileBF16AVX512x11x1Ahead, tileBF16AVX512x12x1Ahead, tileBF16AVX512x13x1Ahead, tileBF16AVX512x14x1Ahead}
+	t.ahead, t.aheadFrom = []tile[uint16]{}, 7
 }

@@ -85,5 +85,5 @@ func fillF32AVX2(t *tiling[float32]) {
 	t.tiles[2] = []tile[float32]{nil, tileF32AVX2x1x2, tileF32AVX2x2x2, tileF32AVX2x3x2}
 	t.tiles[3] = []tile[float32]{nil, tileF32AVX2x1x3, tileF32AVX2x2x3}
 	t.tiles[4] = []tile[float32]{nil, tileF32AVX2x1x4}
-	t.ahead = []tile[float32]{nil, tileF32AVX2x1x1, tileF32AVX2x2x1, tileF32AVX2x3x1, tileF32AVX2x4x1Ahead, tileF32AVX2x5x1Ahead, tileF32AVX2x6x1Ahead}
+	t.ahead, t.aheadFrom = []tile[float32]{tileF32AVX2x4x1Ahead, tileF32AVX2x5x1Ahead, tileF32AVX2x6x1Ahead}, 4
 }

@@ -27,9 +27,9 @@ func units() []*unit {
 		int8Unit("int8_avx2", avx2(), false),
 		int8Unit("int8_avx512", avx512(), false),
 		int8Unit("int8_vnni", avx512(), true),
-		productUnit("product_f32_avx2", avx2(), formatF32()),
-		productUnit("product_f32_avx512", avx512(), formatF32()),
-		productUnit("product_bf16_avx2", avx2(), formatBF16()),
-		productUnit("product_bf16_avx512", avx512(), formatBF16()),
+		productUnit("product_f32_avx2", avx2(), formatF32(), 6, 4),
+		productUnit("product_f32_avx512", avx512(), formatF32(), 14, 7),
+		productUnit("product_bf16_avx2", avx2(), formatBF16(), 6, 4),
+		productUnit("product_bf16_avx512", avx512(), formatBF16(), 6, 7),
 	}
 }

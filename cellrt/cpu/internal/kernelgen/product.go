@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // format is how the weights of a product are stored.
 type format struct {
@@ -21,9 +24,6 @@ const (
 	maxPanels = 4
 	// ahead is the distance of prefetching, in bytes.
 	ahead = 16384
-	// aheadRows is the least number of rows for which a tile has a version that
-	// prefetches.
-	aheadRows = 4
 )
 
 // tile is a routine that computes rows x panels outputs: all of its
@@ -80,27 +80,29 @@ func (t tile) temporaries() int {
 func (t tile) fits() bool { return t.temporaries() > 0 }
 
 // productUnit returns the tiles of one instruction set and format, and the
-// function that fills a table with them.
-func productUnit(name string, i isa, f format) *unit {
+// function that fills a table with them. A tile of one panel has at most rows
+// rows, and from aheadFrom on a version that prefetches.
+func productUnit(name string, i isa, f format, rows, aheadFrom int) *unit {
 	u := &unit{name: name}
-	tiles := func(panels, prefetchFrom int) string {
-		list := "nil"
-		for rows := 1; ; rows++ {
-			t := tile{isa: i, format: f, rows: rows, panels: panels, prefetch: rows >= prefetchFrom}
-			if !t.fits() {
-				return fmt.Sprintf("[]tile[%s]{%s}", f.goType, list)
-			}
-			if t.prefetch == (prefetchFrom < i.registers) {
-				t.write(u)
-			}
-			list += ", " + t.routine()
-		}
+	list := "nil"
+	add := func(t tile) {
+		t.write(u)
+		list += ", " + t.routine()
 	}
 	text := fmt.Sprintf("\n// fill%[1]s%[2]s sets the tiles of %[2]s.\nfunc fill%[1]s%[2]s(t *tiling[%[3]s]) {\n", f.name, i.name, f.goType)
 	for panels := 1; panels <= maxPanels; panels++ {
-		text += fmt.Sprintf("\tt.tiles[%d] = %s\n", panels, tiles(panels, i.registers))
+		list = "nil"
+		for t := (tile{isa: i, format: f, rows: 1, panels: panels}); t.fits() && t.rows <= rows; t.rows++ {
+			add(t)
+		}
+		text += fmt.Sprintf("\tt.tiles[%d] = []tile[%s]{%s}\n", panels, f.goType, list)
 	}
-	text += fmt.Sprintf("\tt.ahead = %s\n}\n", tiles(1, aheadRows))
+	list = ""
+	for t := (tile{isa: i, format: f, rows: aheadFrom, panels: 1, prefetch: true}); t.fits() && t.rows <= rows; t.rows++ {
+		add(t)
+	}
+	list = strings.TrimPrefix(list, ", ")
+	text += fmt.Sprintf("\tt.ahead, t.aheadFrom = []tile[%s]{%s}, %d\n}\n", f.goType, list, aheadFrom)
 	u.stubs.WriteString(text)
 	return u
 }
