@@ -24,8 +24,11 @@ func fma(x, y, z float32) float32 {
 // the least normal one.
 func doubtful(s float64) bool {
 	b := math.Float64bits(s)
-	return b<<35 == 1<<63 || b<<1 < 0x3810000000000000<<1
+	return b<<35 == 1<<63 || b&^(1<<63) < leastNormal
 }
+
+// leastNormal is 2^-126 as bits of a float64.
+const leastNormal = 0x3810000000000000
 
 // roundOnce returns p + z rounded to float32, s being the sum rounded to
 // float64. It rounds to odd first: an inexact s whose last bit is even moves to

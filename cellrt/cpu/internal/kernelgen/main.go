@@ -23,6 +23,7 @@ func main() {
 // units returns everything there is to generate.
 func units() []*unit {
 	return []*unit{
+		elementwise(),
 		peakUnit(),
 		int8Unit("int8_avx2", avx2(), false),
 		int8Unit("int8_avx512", avx512(), false),
