@@ -22,17 +22,10 @@ func Open(threads int) *Library { return &Library{threads: threads} }
 
 // Hello implements [wire.Library].
 func (l *Library) Hello() wire.Hello {
-	version := runtime.Version()
-	if b, ok := any(cpu.New(cpu.Config{})).(tiered); ok {
-		version += " " + b.ISA()
+	return wire.Hello{
+		Library: "cellmq", Version: runtime.Version() + " " + cpu.New(cpu.Config{}).ISA(),
+		Weights: workload.AllWeights(),
 	}
-	return wire.Hello{Library: "cellmq", Version: version, Weights: workload.AllWeights()}
-}
-
-// tiered is a backend with kernels for several sets of instructions.
-type tiered interface {
-	// ISA returns the name of those in use.
-	ISA() string
 }
 
 // Load implements [wire.Library].
