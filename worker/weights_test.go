@@ -3,15 +3,19 @@ package worker_test
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/models/safetensors"
+	"github.com/cellmq/cellmq/models/zoo"
 	"github.com/cellmq/cellmq/worker"
 )
 
@@ -53,6 +57,60 @@ func TestWeightTypeIsVisible(t *testing.T) {
 	}
 	if got := log.String(); !strings.Contains(got, "version=1+bf16") || !strings.Contains(got, want) {
 		t.Errorf("log:\n%s", got)
+	}
+}
+
+// TestDamagedModelIsRefused negates a bias of a model. Its labels and nearly
+// its logits stay what they were, which is good enough for another weight
+// type but not for a model's files.
+func TestDamagedModelIsRefused(t *testing.T) {
+	t.Parallel()
+	files, err := zoo.FS("listops")
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := fstest.MapFS{}
+	for _, name := range []string{"config.json", "vocab.json", "golden.jsonl", "model.safetensors"} {
+		b, err := fs.ReadFile(files, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged[name] = &fstest.MapFile{Data: b}
+	}
+	f, err := safetensors.Parse(damaged["model.safetensors"].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tensors []safetensors.Values
+	for _, tensor := range f.Tensors() {
+		v := safetensors.Values{Name: tensor.Name, DType: safetensors.F16, Shape: tensor.Shape, Data: tensor.Float32s()}
+		for i := range v.Data {
+			if tensor.Name == "leaf.bias" {
+				v.Data[i] = -v.Data[i]
+			}
+		}
+		tensors = append(tensors, v)
+	}
+	var file bytes.Buffer
+	if err := safetensors.Write(&file, tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+	damaged["model.safetensors"] = &fstest.MapFile{Data: file.Bytes()}
+	m, err := models.Load(damaged, "listops")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, weights := range []string{"f32", "bf16", "int8"} {
+		cfg := worker.DefaultConfig()
+		cfg.AdminAddress, cfg.Profile, cfg.Weights = "", 0, []string{weights}
+		w, err := worker.New(cfg, worker.Deps{Models: []*models.Model{m}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = w.Run(t.Context())
+		if _, ok := errors.AsType[*models.GoldenError](err); !ok || !errors.Is(err, worker.ErrModel) {
+			t.Errorf("%s: %v", weights, err)
+		}
 	}
 }
 

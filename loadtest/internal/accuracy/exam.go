@@ -102,7 +102,7 @@ func readCases[T any](o Options, file ...string) ([]T, error) {
 	for d := json.NewDecoder(f); ; {
 		var c T
 		err := d.Decode(&c)
-		if err == io.EOF { //nolint:errorlint // the decoder returns it as it is
+		if err == io.EOF {
 			return cases[:o.limit(len(cases))], nil
 		}
 		if err != nil {

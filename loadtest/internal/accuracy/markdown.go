@@ -2,6 +2,7 @@ package accuracy
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -64,12 +65,12 @@ func (r Row) unlike(cases int) string {
 	if cases == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d", r.Unlike)
+	return strconv.Itoa(r.Unlike)
 }
 
 func whole(cases int) string {
 	if cases == 0 {
 		return "one text"
 	}
-	return fmt.Sprintf("%d", cases)
+	return strconv.Itoa(cases)
 }
