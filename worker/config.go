@@ -13,6 +13,7 @@ import (
 	"github.com/kelseyhightower/envconfig"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/cellrt/cpu"
 )
 
 // EnvPrefix starts the name of every environment variable of a [Config].
@@ -202,7 +203,7 @@ func (c ServeConfig) validate(v *violations) {
 	if _, err := parseWeights(c.Weights); err != nil {
 		v.errs = append(v.errs, fmt.Errorf("%s_WEIGHTS %w", EnvPrefix, err))
 	}
-	v.oneOf("ISA", c.ISA, "", "purego", "avx2", "avx512", "avx512vnni")
+	v.oneOf("ISA", c.ISA, append([]string{""}, cpu.Tiers()...)...)
 	v.between("SLOTS", c.Slots, 1, 65536)
 	v.between("REALTIME_SLOTS", c.RealtimeSlots, 0, 65536)
 	v.between("MAX_ROWS", c.MaxRows, 1, 4096)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cellmq/cellmq/cellrt/cpu"
 	"github.com/cellmq/cellmq/worker"
 )
 
@@ -43,7 +44,7 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 		{"empty weight type", func(c *worker.Config) { c.Weights = []string{"int8", ""} }, []string{`CELLMQ_WEIGHTS has ""`}},
 		{"two weight types", func(c *worker.Config) { c.Weights = []string{"int8", "bf16"} }, []string{`CELLMQ_WEIGHTS has "bf16"`, "two entries"}},
 		{"two weight types of a model", func(c *worker.Config) { c.Weights = []string{"a=int8", "f32", "a=int8"} }, []string{`CELLMQ_WEIGHTS has "a=int8"`, "two entries"}},
-		{"instructions", func(c *worker.Config) { c.ISA = "sse" }, []string{`CELLMQ_ISA is "sse"`, "one of empty, purego, avx2"}},
+		{"instructions", func(c *worker.Config) { c.ISA = "sse" }, []string{`CELLMQ_ISA is "sse"`, "one of empty, purego"}},
 		{"rows", func(c *worker.Config) { c.MaxRows = 4097 }, []string{"CELLMQ_MAX_ROWS is 4097"}},
 		{"executors", func(c *worker.Config) { c.Executors = 0 }, []string{"CELLMQ_EXECUTORS is 0"}},
 		{"threads", func(c *worker.Config) { c.Threads = 257 }, []string{"CELLMQ_THREADS is 257", "1 and 256"}},
@@ -85,6 +86,18 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 				t.Error("New takes the configuration")
 			}
 		})
+	}
+}
+
+// TestInstructions wants every tier of this machine to be allowed.
+func TestInstructions(t *testing.T) {
+	t.Parallel()
+	for _, isa := range append([]string{""}, cpu.Tiers()...) {
+		cfg := worker.DefaultConfig()
+		cfg.ISA = isa
+		if err := cfg.Validate(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ func TestWeightTypeIsVisible(t *testing.T) {
 	server := newServer(t)
 	w := start(t, server, worker.Deps{
 		Log: slog.New(slog.NewTextHandler(&log, nil)), Models: []*models.Model{g2p(t)},
-	}, func(c *worker.Config) { c.Weights = []string{"f32", "g2p-en=bf16"} })
+	}, func(c *worker.Config) { c.Weights, c.ISA = []string{"f32", "g2p-en=bf16"}, "purego" })
 	nc := connect(t, server)
 	var info micro.Info
 	ask(t, nc, "$SRV.INFO.cellmq", &info)
@@ -55,7 +55,7 @@ func TestWeightTypeIsVisible(t *testing.T) {
 	if raced {
 		want = "weights=bf16 golden=0 golden_equal=0"
 	}
-	if got := log.String(); !strings.Contains(got, "version=1+bf16") || !strings.Contains(got, want) {
+	if got := log.String(); !strings.Contains(got, "version=1+bf16") || !strings.Contains(got, want) || !strings.Contains(got, "isa=purego") {
 		t.Errorf("log:\n%s", got)
 	}
 }

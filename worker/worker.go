@@ -79,7 +79,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	if deps.Backend == nil {
-		deps.Backend = cpu.New(cpu.Config{})
+		deps.Backend = cpu.New(cpu.Config{ISA: cfg.ISA})
 	}
 	if cfg.Name == "" {
 		cfg.Name = defaultName()
@@ -249,7 +249,7 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 	w.serving.Store(true)
 	close(w.ready)
 	w.log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.Any("models", w.modelNames()),
-		slog.Int("slots", w.cfg.Slots), slog.Int("realtime_slots", w.cfg.realtimeSlots()))
+		slog.Int("slots", w.cfg.Slots), slog.Int("realtime_slots", w.cfg.realtimeSlots()), slog.String("isa", isa(w.deps.Backend)))
 
 	select {
 	case <-ctx.Done():
@@ -263,6 +263,14 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 	w.finishRuns(work)
 	w.log.LogAttrs(context.Background(), slog.LevelInfo, "drained")
 	return nil
+}
+
+// isa returns the instruction tier of a backend that has one.
+func isa(b cellrt.Backend) string {
+	if b, ok := b.(interface{ ISA() string }); ok {
+		return b.ISA()
+	}
+	return ""
 }
 
 // publisher returns the owner of frames.
