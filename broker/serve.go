@@ -24,6 +24,17 @@ const (
 // ServedModel describes a model for discovery.
 type ServedModel struct {
 	Name, Version, Digest string
+	// Weights is the weight type. Empty: not shown.
+	Weights string
+}
+
+// metadata is what discovery shows of the model beside its name.
+func (m ServedModel) metadata() map[string]string {
+	out := map[string]string{"version": m.Version, "digest": m.Digest}
+	if m.Weights != "" {
+		out["weights"] = m.Weights
+	}
+	return out
 }
 
 // ServiceConfig describes what a worker serves beside the queue.
@@ -129,7 +140,7 @@ func (s *Service) register(svc micro.Service) error {
 		}
 		err := svc.AddEndpoint(m.Name, micro.HandlerFunc(func(r micro.Request) { s.realtime(m.Name, r) }),
 			micro.WithEndpointSubject(s.conn.subjects.realtime(m.Name)),
-			micro.WithEndpointMetadata(map[string]string{"version": m.Version, "digest": m.Digest}))
+			micro.WithEndpointMetadata(m.metadata()))
 		if err != nil {
 			return fmt.Errorf("endpoint of model %s: %w", m.Name, err)
 		}

@@ -223,14 +223,14 @@ func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	_, conn := setup(t, broker.Config{})
 	svc := serve(t, conn, broker.ServiceConfig{
-		Worker: "w7", Version: "1.2.3", Models: []broker.ServedModel{{Name: "echo", Version: "1", Digest: "abc"}},
+		Worker: "w7", Version: "1.2.3", Models: []broker.ServedModel{{Name: "echo", Version: "1", Digest: "abc", Weights: "bf16"}},
 		Credits: broker.NewCredits(1), Stats: func() any { return map[string]int{"running": 3} },
 		Cancel: func(string, string, uint64) broker.CancelState { return broker.CancelUnknown },
 	}, echo)
 	nc := conn.NATS()
 	for subject, want := range map[string][]string{
 		"$SRV.PING":         {`"name":"cellmq"`, `"version":"1.2.3"`, `"worker":"w7"`},
-		"$SRV.INFO.cellmq":  {"infer.rt.echo", "infer.cancel.*", `"digest":"abc"`},
+		"$SRV.INFO.cellmq":  {"infer.rt.echo", "infer.cancel.*", `"digest":"abc"`, `"weights":"bf16"`},
 		"$SRV.STATS.cellmq": {`"running":3`},
 	} {
 		m, err := nc.Request(subject, nil, 5*time.Second)

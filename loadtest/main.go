@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(args)
-	root.AddCommand(newBatching())
+	root.AddCommand(newBatching(), newAccuracy())
 	switch err := root.ExecuteContext(ctx); {
 	case err == nil:
 		return exitOK

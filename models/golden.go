@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strconv"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/models/internal/brief"
 )
@@ -75,26 +73,6 @@ func (e *GoldenError) Error() string {
 	return fmt.Sprintf("model %s: golden.jsonl line %d: %s is %s, want %s", e.Model, e.Line, e.Field, e.Got, e.Want)
 }
 
-// VerifyGolden runs the model's golden inputs, atOnce of them at a time, and
-// returns a [*GoldenError] for the first line whose output is not the one
-// recorded. Run is called from several goroutines. A model without golden.jsonl
-// passes.
-func (m *Model) VerifyGolden(ctx context.Context, atOnce int, run Run) error {
-	errs := make([]error, len(m.golden))
-	var cases errgroup.Group
-	cases.SetLimit(max(atOnce, 1))
-	for i, c := range m.golden {
-		cases.Go(func() error {
-			errs[i] = m.verify(ctx, run, c)
-			return errs[i]
-		})
-	}
-	if cases.Wait() == nil {
-		return nil
-	}
-	return errs[slices.IndexFunc(errs, func(err error) bool { return err != nil })]
-}
-
 func (m *Model) verify(ctx context.Context, run Run, c goldenCase) error {
 	in := Input{Text: c.Input, IDs: c.InputIDs}
 	r, err := m.Unfold(in, Params{MaxTokens: c.MaxTokens})
@@ -150,8 +128,9 @@ func (m *Model) compare(c goldenCase, r *Request, out Output) error {
 }
 
 func (m *Model) compareLogProb(c goldenCase, field string, got, want float64) error {
-	if math.IsNaN(got) || math.Abs(got-want) > c.Tolerance {
-		return m.differs(c, field, got, fmt.Sprintf("%v within %v", want, c.Tolerance))
+	allowed := m.allowance(c, max(math.Abs(want), leastLogProb))
+	if math.IsNaN(got) || math.Abs(got-want) > allowed {
+		return m.differs(c, field, got, fmt.Sprintf("%v within %v", want, allowed))
 	}
 	return nil
 }
@@ -164,9 +143,10 @@ func (m *Model) compareLabel(c goldenCase, o Outcome) error {
 	if len(last) != len(c.Logits) {
 		return m.differs(c, "logits", fmt.Sprintf("%d values", len(last)), len(c.Logits))
 	}
+	allowed := m.allowance(c, largest(c.Logits))
 	for i, want := range c.Logits {
-		if got := last[i]; !(math.Abs(float64(got)-float64(want)) <= c.Tolerance) {
-			return m.differs(c, "logits", fmt.Sprintf("%v at index %d", got, i), fmt.Sprintf("%v within %v", want, c.Tolerance))
+		if got := last[i]; !(math.Abs(float64(got)-float64(want)) <= allowed) {
+			return m.differs(c, "logits", fmt.Sprintf("%v at index %d", got, i), fmt.Sprintf("%v within %v", want, allowed))
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ func TestVerifyGolden(t *testing.T) {
 			dir := directory(t, "s2s-gru-plain")
 			dir["golden.jsonl"] = &fstest.MapFile{Data: []byte(tt.golden)}
 			m := load(t, dir, "g")
-			err := m.VerifyGolden(t.Context(), 2, serve(t, m, 2, cellrt.Config{}).Run)
+			_, err := m.VerifyGolden(t.Context(), 2, serve(t, m, 2, cellrt.Config{}).Run)
 			if tt.field == "" {
 				if err != nil {
 					t.Error(err)
@@ -59,20 +59,20 @@ func TestVerifyGoldenReports(t *testing.T) {
 		t.Error("a refused input was run")
 		return models.Output{}, nil
 	}
-	err := m.VerifyGolden(t.Context(), 1, never)
+	_, err := m.VerifyGolden(t.Context(), 1, never)
 	if _, ok := errors.AsType[*models.InputError](err); !ok {
 		t.Errorf("refused input: %v", err)
 	}
 	dir["golden.jsonl"] = &fstest.MapFile{Data: []byte(`{"input":"9"}`)}
 	broken := errors.New("broken")
-	err = load(t, dir, "g").VerifyGolden(t.Context(), 1, func(context.Context, *models.Request) (models.Output, error) {
+	_, err = load(t, dir, "g").VerifyGolden(t.Context(), 1, func(context.Context, *models.Request) (models.Output, error) {
 		return models.Output{}, broken
 	})
 	if !errors.Is(err, broken) {
 		t.Errorf("failing run: %v", err)
 	}
 	delete(dir, "golden.jsonl")
-	if err := load(t, dir, "g").VerifyGolden(t.Context(), 1, never); err != nil {
+	if _, err := load(t, dir, "g").VerifyGolden(t.Context(), 1, never); err != nil {
 		t.Errorf("no golden file: %v", err)
 	}
 }

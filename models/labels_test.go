@@ -253,7 +253,7 @@ func TestGoldenLabels(t *testing.T) {
 			dir := directory(t, "tree-h29")
 			dir["golden.jsonl"] = &fstest.MapFile{Data: []byte(tt.golden)}
 			m := load(t, dir, "m")
-			err := m.VerifyGolden(t.Context(), 2, serve(t, m, 2, cellrt.Config{}).Run)
+			_, err := m.VerifyGolden(t.Context(), 2, serve(t, m, 2, cellrt.Config{}).Run)
 			got, ok := errors.AsType[*models.GoldenError](err)
 			if (tt.field == "") != (err == nil) || ok && got.Field != tt.field {
 				t.Errorf("got %v, want %s", err, tt.field)

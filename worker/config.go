@@ -13,6 +13,7 @@ import (
 	"github.com/kelseyhightower/envconfig"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/cellrt/cpu"
 )
 
 // EnvPrefix starts the name of every environment variable of a [Config].
@@ -45,6 +46,8 @@ type ServeConfig struct {
 	Name          string        `split_words:"true" desc:"Name of the worker in frames, logs and service discovery. Empty: the host's name and a random suffix."`
 	Models        []string      `split_words:"true" desc:"Names of the models to serve, separated by commas. Empty: every model found."`
 	ModelDirs     []string      `split_words:"true" desc:"Directories whose sub-directories are models, separated by commas. They come beside the bundled models and replace those of the same name."`
+	Weights       []string      `split_words:"true" desc:"How weights are stored and multiplied: f32, bf16 or int8 for every model, or for one of them, as in g2p-en=int8; several are separated by commas, as in bf16,langid=f32. All workers of a model must use the same, see docs/models.md. Empty: as each model's config.json says, f32 without."`
+	ISA           string        `split_words:"true" desc:"Processor instructions to compute with: purego, avx2, avx512 or avx512vnni, as far as the machine has them. Results do not depend on it. Empty: the fastest."`
 	Slots         int           `split_words:"true" desc:"Durable requests that run at the same time; the broker queues the rest."`
 	RealtimeSlots int           `split_words:"true" desc:"Realtime requests that run at the same time; one more is refused as busy. 0: as many as SLOTS."`
 	MaxRows       int           `split_words:"true" desc:"Most rows in one step."`
@@ -197,6 +200,10 @@ func (c ServeConfig) validate(v *violations) {
 			v.add("MODEL_DIRS", `""`, "must not have an empty entry")
 		}
 	}
+	if _, err := parseWeights(c.Weights); err != nil {
+		v.errs = append(v.errs, fmt.Errorf("%s_WEIGHTS %w", EnvPrefix, err))
+	}
+	v.oneOf("ISA", c.ISA, append([]string{""}, cpu.Tiers()...)...)
 	v.between("SLOTS", c.Slots, 1, 65536)
 	v.between("REALTIME_SLOTS", c.RealtimeSlots, 0, 65536)
 	v.between("MAX_ROWS", c.MaxRows, 1, 4096)
@@ -257,7 +264,11 @@ func (v *violations) oneOf(name, value string, allowed ...string) {
 			return
 		}
 	}
-	v.add(name, fmt.Sprintf("%q", value), "must be one of "+strings.Join(allowed, ", "))
+	list := strings.Join(allowed, ", ")
+	if allowed[0] == "" {
+		list = "empty" + list
+	}
+	v.add(name, fmt.Sprintf("%q", value), "must be one of "+list)
 }
 
 // splitList splits a comma-separated list and drops blanks.

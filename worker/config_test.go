@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cellmq/cellmq/cellrt/cpu"
 	"github.com/cellmq/cellmq/worker"
 )
 
@@ -38,6 +39,12 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 		{"name", func(c *worker.Config) { c.Name = "a b" }, []string{"CELLMQ_NAME", `"a b"`}},
 		{"models", func(c *worker.Config) { c.Models = []string{"ok", "No"} }, []string{"CELLMQ_MODELS", `"No"`}},
 		{"model dirs", func(c *worker.Config) { c.ModelDirs = []string{""} }, []string{"CELLMQ_MODEL_DIRS"}},
+		{"weight type", func(c *worker.Config) { c.Weights = []string{"int8", "g2p-en=int4"} }, []string{`CELLMQ_WEIGHTS has "g2p-en=int4"`, "f32, bf16 or int8"}},
+		{"weights of no model", func(c *worker.Config) { c.Weights = []string{"=int8"} }, []string{`CELLMQ_WEIGHTS has "=int8"`, "a model's name"}},
+		{"empty weight type", func(c *worker.Config) { c.Weights = []string{"int8", ""} }, []string{`CELLMQ_WEIGHTS has ""`}},
+		{"two weight types", func(c *worker.Config) { c.Weights = []string{"int8", "bf16"} }, []string{`CELLMQ_WEIGHTS has "bf16"`, "two entries"}},
+		{"two weight types of a model", func(c *worker.Config) { c.Weights = []string{"a=int8", "f32", "a=int8"} }, []string{`CELLMQ_WEIGHTS has "a=int8"`, "two entries"}},
+		{"instructions", func(c *worker.Config) { c.ISA = "sse" }, []string{`CELLMQ_ISA is "sse"`, "one of empty, purego"}},
 		{"rows", func(c *worker.Config) { c.MaxRows = 4097 }, []string{"CELLMQ_MAX_ROWS is 4097"}},
 		{"executors", func(c *worker.Config) { c.Executors = 0 }, []string{"CELLMQ_EXECUTORS is 0"}},
 		{"threads", func(c *worker.Config) { c.Threads = 257 }, []string{"CELLMQ_THREADS is 257", "1 and 256"}},
@@ -82,12 +89,26 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 	}
 }
 
+// TestInstructions wants every tier of this machine to be allowed.
+func TestInstructions(t *testing.T) {
+	t.Parallel()
+	for _, isa := range append([]string{""}, cpu.Tiers()...) {
+		cfg := worker.DefaultConfig()
+		cfg.ISA = isa
+		if err := cfg.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestFromEnv(t *testing.T) {
 	t.Setenv("CELLMQ_NATS_URL", "nats://one:4222")
 	t.Setenv("CELLMQ_MODEL_DIRS", "/a,/b")
 	t.Setenv("CELLMQ_SLOTS", "7")
 	t.Setenv("CELLMQ_ADMIN_ADDRESS", "")
 	t.Setenv("CELLMQ_MAX_QUEUED_PER_CLIENT", "11")
+	t.Setenv("CELLMQ_WEIGHTS", "bf16,langid=f32")
+	t.Setenv("CELLMQ_ISA", "purego")
 	t.Setenv("SLOTS", "99")
 	cfg, err := worker.DefaultConfig().FromEnv()
 	if err != nil {
@@ -99,6 +120,9 @@ func TestFromEnv(t *testing.T) {
 	if cfg.NatsURL != want.NatsURL || strings.Join(cfg.ModelDirs, " ") != "/a /b" || cfg.Slots != 7 ||
 		cfg.AdminAddress != "" || cfg.MaxQueuedPerClient != 11 || cfg.Heartbeat != want.Heartbeat {
 		t.Errorf("got %+v, want %+v", cfg, want)
+	}
+	if strings.Join(cfg.Weights, " ") != "bf16 langid=f32" || cfg.ISA != "purego" || cfg.Validate() != nil {
+		t.Errorf("weights %q, instructions %q: %v", cfg.Weights, cfg.ISA, cfg.Validate())
 	}
 	if err := worker.UnknownEnv(); err != nil {
 		t.Errorf("every variable is a setting, yet: %v", err)
@@ -143,7 +167,7 @@ func TestEverySettingIsRead(t *testing.T) {
 func settingsOf(c worker.Config) string {
 	return strings.Join([]string{
 		c.NatsURL, c.NatsCredentials, c.DataDir, c.EmbeddedHost, c.SubjectPrefix, c.Name,
-		strings.Join(c.Models, ","), strings.Join(c.ModelDirs, ","), c.AdminAddress, c.LogLevel, c.LogFormat,
+		strings.Join(c.Models, ","), strings.Join(c.ModelDirs, ","), strings.Join(c.Weights, ","), c.ISA, c.AdminAddress, c.LogLevel, c.LogFormat,
 	}, "|")
 }
 

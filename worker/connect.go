@@ -90,7 +90,9 @@ func (w *Worker) brokerConfig(server *broker.Server) broker.Config {
 func (w *Worker) servedModels() []broker.ServedModel {
 	out := make([]broker.ServedModel, 0, len(w.served))
 	for _, s := range w.served {
-		out = append(out, broker.ServedModel{Name: s.model.Name(), Version: s.model.Version(), Digest: s.model.Digest()})
+		out = append(out, broker.ServedModel{
+			Name: s.model.Name(), Version: s.model.Version(), Digest: s.model.Digest(), Weights: s.model.Weights().String(),
+		})
 	}
 	slices.SortFunc(out, func(a, b broker.ServedModel) int { return strings.Compare(a.Name, b.Name) })
 	return out

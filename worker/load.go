@@ -2,9 +2,9 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sort"
 
@@ -13,23 +13,41 @@ import (
 	"github.com/cellmq/cellmq/models/zoo"
 )
 
+// models returns the models to serve, each with its weight type.
+func (w *Worker) models() ([]*models.Model, error) {
+	found := w.deps.Models
+	var known []string
+	if found == nil {
+		var err error
+		if found, known, err = findModels(w.cfg.ServeConfig); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range found {
+		known = append(known, m.Name())
+	}
+	slices.Sort(known)
+	return weigh(found, slices.Compact(known), w.cfg.Weights)
+}
+
 // findModels loads the bundled models and those of the configured directories,
-// as far as they are wanted, in the order of their names.
-func findModels(cfg ServeConfig) ([]*models.Model, error) {
+// as far as they are wanted, in the order of their names. Known are the names
+// of all, wanted or not.
+func findModels(cfg ServeConfig) (_ []*models.Model, known []string, _ error) {
 	wanted := func(name string) bool { return len(cfg.Models) == 0 || slices.Contains(cfg.Models, name) }
 	found := map[string]*models.Model{}
 	from := map[string]string{}
 	for _, dir := range cfg.ModelDirs {
 		loaded, err := models.LoadDir(dir)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrModel, dir, err)
+			return nil, nil, fmt.Errorf("%w: %s: %w", ErrModel, dir, err)
 		}
 		if len(loaded) == 0 {
-			return nil, fmt.Errorf("%w: %s has no sub-directory with a config.json", ErrModel, dir)
+			return nil, nil, fmt.Errorf("%w: %s has no sub-directory with a config.json", ErrModel, dir)
 		}
 		for _, m := range loaded {
 			if other, ok := from[m.Name()]; ok {
-				return nil, fmt.Errorf("%w: %s is in %s and in %s", ErrModel, m.Name(), other, dir)
+				return nil, nil, fmt.Errorf("%w: %s is in %s and in %s", ErrModel, m.Name(), other, dir)
 			}
 			from[m.Name()] = dir
 			if wanted(m.Name()) {
@@ -43,13 +61,13 @@ func findModels(cfg ServeConfig) ([]*models.Model, error) {
 		}
 		m, err := zoo.Load(name)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrModel, name, err)
+			return nil, nil, fmt.Errorf("%w: %s: %w", ErrModel, name, err)
 		}
 		found[name] = m
 	}
 	for _, name := range cfg.Models {
 		if found[name] == nil {
-			return nil, fmt.Errorf("%w: %s is neither bundled nor in a model directory", ErrModel, name)
+			return nil, nil, fmt.Errorf("%w: %s is neither bundled nor in a model directory", ErrModel, name)
 		}
 	}
 	out := make([]*models.Model, 0, len(found))
@@ -57,65 +75,37 @@ func findModels(cfg ServeConfig) ([]*models.Model, error) {
 		out = append(out, m)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name() < out[j].Name() })
-	return out, nil
+	return out, slices.AppendSeq(zoo.Names(), maps.Keys(from)), nil
 }
 
 // load puts the models into the runtime, which must run, and checks each
-// against its golden outputs.
+// against its golden outputs. One with another weight type than float32 has to
+// pass with float32 first: what rounding may change says little about whether
+// the files are whole.
 func (w *Worker) load(ctx context.Context, found []*models.Model) error {
 	slots := w.cfg.Slots + w.cfg.realtimeSlots()
 	for _, m := range found {
+		if m.Weights() != cellrt.F32 && m.GoldenCases() > 0 {
+			if err := w.prove(ctx, m.WithWeights(cellrt.F32), min(slots, m.GoldenCases())); err != nil {
+				return fmt.Errorf("%w: %s: golden outputs with f32 weights: %w", ErrModel, m.Name(), err)
+			}
+		}
 		loaded, err := w.runtime.Load(m.Program(), slots)
 		if err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrModel, m.Name(), err)
 		}
-		s := &served{model: m, loaded: loaded}
-		if err := m.VerifyGolden(ctx, slots, func(ctx context.Context, r *models.Request) (models.Output, error) {
-			return w.rehearse(ctx, s, r)
-		}); err != nil {
+		golden, err := m.VerifyGolden(ctx, slots, rehearse(w.runtime, loaded))
+		if err != nil {
 			return fmt.Errorf("%w: %s: golden outputs: %w", ErrModel, m.Name(), err)
 		}
-		w.served[m.Name()] = s
+		w.served[m.Name()] = &served{model: m, loaded: loaded}
 		w.log.LogAttrs(ctx, slog.LevelInfo, "model loaded",
 			slog.String("model", m.Name()), slog.String("version", m.Version()), slog.String("family", m.Family()),
-			slog.Int("parameters", m.Parameters()), slog.String("digest", m.Digest()))
+			slog.Int("parameters", m.Parameters()), slog.String("digest", m.Digest()),
+			slog.String("weights", m.Weights().String()), slog.Int("golden", golden.Cases), slog.Int("golden_equal", golden.Equal))
 	}
 	if len(w.served) == 0 {
 		return fmt.Errorf("%w: there is none", ErrModel)
 	}
 	return nil
-}
-
-// rehearsal is a sequence that no client asked for.
-type rehearsal struct {
-	out  models.Output
-	err  error
-	done chan struct{}
-}
-
-// take is called by the outbox with its lock held.
-func (r *rehearsal) take(res *cellrt.Result) {
-	r.out.Tokens = append(r.out.Tokens, res.Tokens...)
-	if res.Done {
-		r.out.Reason, r.err = res.Reason, res.Err
-		close(r.done)
-	}
-}
-
-// rehearse runs a request to its end.
-func (w *Worker) rehearse(ctx context.Context, s *served, req *models.Request) (models.Output, error) {
-	r := &rehearsal{done: make(chan struct{})}
-	seq := cellrt.NewSequence(s.loaded, req.Graph, cellrt.SequenceOptions{Owner: r})
-	if err := w.runtime.Submit(seq); err != nil {
-		return models.Output{}, err
-	}
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		if w.runtime.Cancel(seq, context.Cause(ctx)) {
-			<-r.done
-		}
-		return models.Output{}, errors.Join(context.Cause(ctx), r.err)
-	}
-	return r.out, r.err
 }

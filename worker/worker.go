@@ -81,7 +81,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	if deps.Backend == nil {
-		deps.Backend = cpu.New(cpu.Config{})
+		deps.Backend = cpu.New(cpu.Config{ISA: cfg.ISA})
 	}
 	if cfg.Name == "" {
 		cfg.Name = defaultName()
@@ -205,12 +205,9 @@ func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
 		group.Go(func() error { return a.run(work, w.log) })
 	}
 	group.Go(func() error { return w.runtime.Run(work) })
-	found := w.deps.Models
-	if found == nil {
-		var err error
-		if found, err = findModels(w.cfg.ServeConfig); err != nil {
-			return err
-		}
+	found, err := w.models()
+	if err != nil {
+		return err
 	}
 	if err := w.load(ctx, found); err != nil {
 		return err
@@ -259,7 +256,7 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 	w.serving.Store(true)
 	close(w.ready)
 	w.log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.Any("models", w.modelNames()),
-		slog.Int("slots", w.cfg.Slots), slog.Int("realtime_slots", w.cfg.realtimeSlots()))
+		slog.Int("slots", w.cfg.Slots), slog.Int("realtime_slots", w.cfg.realtimeSlots()), slog.String("isa", isa(w.deps.Backend)))
 
 	select {
 	case <-ctx.Done():
@@ -274,6 +271,14 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 	w.finishRuns(work)
 	w.log.LogAttrs(context.Background(), slog.LevelInfo, "drained")
 	return nil
+}
+
+// isa returns the instruction tier of a backend that has one.
+func isa(b cellrt.Backend) string {
+	if b, ok := b.(interface{ ISA() string }); ok {
+		return b.ISA()
+	}
+	return ""
 }
 
 // publisher returns the owner of frames.

@@ -18,18 +18,35 @@ type Inspector interface {
 	WriteState(slot int32, to int, values []float32)
 }
 
-// Run tests the backends that open returns; it may return the same one each
-// time. It counts allocations, so the calling test must not be parallel.
-func Run(t *testing.T, open func(testing.TB) cellrt.Backend) {
+// Run tests the backends that open returns, with programs of the given weight
+// type; open may return the same one each time. It counts allocations, so the
+// calling test must not be parallel.
+func Run(t *testing.T, weights cellrt.Weights, open func(testing.TB) cellrt.Backend) {
 	t.Helper()
-	t.Run("operations", func(t *testing.T) { testOperations(t, open) })
-	t.Run("batch invariance", func(t *testing.T) { testBatchInvariance(t, open) })
-	t.Run("threads", func(t *testing.T) { testThreads(t, open) })
-	t.Run("negative index loads zeros", func(t *testing.T) { testNegativeLoad(t, open) })
-	t.Run("loads come before later stores", func(t *testing.T) { testStoreOrder(t, open) })
-	t.Run("poisoned row", func(t *testing.T) { testPoisonedRow(t, open) })
-	t.Run("greedy", func(t *testing.T) { testGreedy(t, open) })
-	t.Run("allocations", func(t *testing.T) { testAllocations(t, open) })
+	weighted := func(tb testing.TB) cellrt.Backend {
+		tb.Helper()
+		return withWeights{open(tb), weights}
+	}
+	t.Run("operations", func(t *testing.T) { testOperations(t, weighted, weights) })
+	t.Run("random cells", func(t *testing.T) { testRandomCells(t, weighted, weights) })
+	t.Run("batch invariance", func(t *testing.T) { testBatchInvariance(t, weighted) })
+	t.Run("threads", func(t *testing.T) { testThreads(t, weighted) })
+	t.Run("negative index loads zeros", func(t *testing.T) { testNegativeLoad(t, weighted) })
+	t.Run("loads come before later stores", func(t *testing.T) { testStoreOrder(t, weighted) })
+	t.Run("poisoned row", func(t *testing.T) { testPoisonedRow(t, weighted) })
+	t.Run("greedy", func(t *testing.T) { testGreedy(t, weighted) })
+	t.Run("allocations", func(t *testing.T) { testAllocations(t, weighted) })
+}
+
+// withWeights loads programs with another weight type.
+type withWeights struct {
+	cellrt.Backend
+	weights cellrt.Weights
+}
+
+// Load implements [cellrt.Backend].
+func (b withWeights) Load(p *cellrt.Program, slots int) (cellrt.Executable, error) {
+	return b.Backend.Load(p.WithWeights(b.weights), slots)
 }
 
 // loaded is a model on the backend under test.
@@ -42,7 +59,12 @@ type loaded struct {
 // load makes a random model and loads it.
 func load(t *testing.T, open func(testing.TB) cellrt.Backend, r *rand.Rand, s sizes, slots int) loaded {
 	t.Helper()
-	m := newModel(t, r, s)
+	return loadModel(t, open, newModel(t, r, s), slots)
+}
+
+// loadModel loads a model.
+func loadModel(t *testing.T, open func(testing.TB) cellrt.Backend, m *model, slots int) loaded {
+	t.Helper()
 	x, err := open(t).Load(m.program, slots)
 	if err != nil {
 		t.Fatal(err)

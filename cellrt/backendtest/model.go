@@ -21,6 +21,7 @@ type model struct {
 	layout                    *cellrt.Layout
 	memory, hidden, cell, out cellrt.FieldID
 	input, childH, childC     cellrt.FieldID
+	wide                      cellrt.FieldID // two entries, each a little wider than a state
 	program                   *cellrt.Program
 	cells                     map[string]*cellrt.Cell
 }
@@ -37,6 +38,19 @@ const (
 // newModel makes a model with random weights.
 func newModel(tb testing.TB, r *rand.Rand, s sizes) *model {
 	tb.Helper()
+	m := newFields(s)
+	w := newWeights(r, s)
+	m.buildPlain(tb, w)
+	m.buildRecurrent(tb, w)
+	m.buildStores(tb, w)
+	m.buildTree(tb, w)
+	m.buildAll(tb, w)
+	m.finish(tb)
+	return m
+}
+
+// newFields makes a model without cells.
+func newFields(s sizes) *model {
 	m := &model{sizes: s, layout: &cellrt.Layout{}, cells: map[string]*cellrt.Cell{}}
 	m.input = m.layout.Add("input", 1, s.input)
 	m.memory = m.layout.Add("memory", s.positions, s.hidden)
@@ -45,12 +59,16 @@ func newModel(tb testing.TB, r *rand.Rand, s sizes) *model {
 	m.childH = m.layout.Add("child h", 2, s.hidden)
 	m.childC = m.layout.Add("child c", 2, s.hidden)
 	m.out = m.layout.Add("out", 1, max(s.vocabulary, s.hidden))
+	m.wide = m.layout.Add("wide", 2, s.hidden+wider)
+	return m
+}
 
-	w := newWeights(r, s)
-	m.buildPlain(tb, w)
-	m.buildRecurrent(tb, w)
-	m.buildTree(tb, w)
-	m.buildAll(tb, w)
+// wider is how much wider than a state an entry of the field wide is.
+const wider = 3
+
+// finish makes the program of the cells.
+func (m *model) finish(tb testing.TB) {
+	tb.Helper()
 	var cells []*cellrt.Cell
 	for _, name := range m.names() {
 		cells = append(cells, m.cells[name])
@@ -59,7 +77,6 @@ func newModel(tb testing.TB, r *rand.Rand, s sizes) *model {
 	if m.program, err = cellrt.NewProgram("test", m.layout, cells...); err != nil {
 		tb.Fatal(err)
 	}
-	return m
 }
 
 // weights are a model's random weights.
@@ -239,5 +256,6 @@ func shapes() []sizes {
 		{input: 3, hidden: 5, positions: 4, vocabulary: 7},
 		{input: 16, hidden: 32, positions: 5, vocabulary: 33},
 		{input: 37, hidden: 41, positions: 9, vocabulary: 65},
+		{input: 65, hidden: 99, positions: 6, vocabulary: 130},
 	}
 }

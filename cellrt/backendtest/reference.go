@@ -11,6 +11,7 @@ import (
 // reference computes cells row by row in float64, following the documentation
 // of the operations and nothing else.
 type reference struct {
+	weights cellrt.Weights
 	layout  *cellrt.Layout
 	state   []float64 // of one slot
 	values  [][]float64
@@ -18,8 +19,8 @@ type reference struct {
 	exposed []float64
 }
 
-func newReference(layout *cellrt.Layout, state []float32) *reference {
-	r := &reference{layout: layout, state: make([]float64, len(state))}
+func newReference(weights cellrt.Weights, layout *cellrt.Layout, state []float32) *reference {
+	r := &reference{weights: weights, layout: layout, state: make([]float64, len(state))}
 	for i, x := range state {
 		r.state[i] = float64(x)
 	}
@@ -80,14 +81,14 @@ func (r *reference) run(c *cellrt.Cell, row cellrt.Row) {
 func (r *reference) check(t *testing.T, row int, got cellrt.Output) {
 	t.Helper()
 	want := r.output
-	if got.Token != want.Token || !near(float64(got.LogProb), float64(want.LogProb)) {
+	if got.Token != want.Token || !r.near(float64(got.LogProb), float64(want.LogProb)) {
 		t.Errorf("row %d output %v, want %v", row, got, want)
 	}
 	if len(got.Values) != len(r.exposed) {
 		t.Fatalf("row %d has %d output values, want %d", row, len(got.Values), len(r.exposed))
 	}
 	for i, x := range got.Values {
-		if !near(float64(x), r.exposed[i]) {
+		if !r.near(float64(x), r.exposed[i]) {
 			t.Fatalf("row %d output value %d = %g, want %g", row, i, x, r.exposed[i])
 		}
 	}
@@ -100,11 +101,11 @@ func (r *reference) entry(f cellrt.FieldID, index int) []float64 {
 }
 
 func (r *reference) linear(op cellrt.Linear) {
-	var in []float64
+	var in [][]float64
 	for _, v := range op.In {
-		in = append(in, r.values[v]...)
+		in = append(in, r.values[v])
 	}
-	out := product(op.Weight, in, op.Bias)
+	out := r.product(op.Weight, op.Bias, in...)
 	if op.Act == cellrt.Tanh {
 		for i := range out {
 			out[i] = math.Tanh(out[i])
@@ -115,7 +116,7 @@ func (r *reference) linear(op cellrt.Linear) {
 
 func (r *reference) lstm(op cellrt.LSTM) {
 	x, h, c := r.values[op.X], r.values[op.H], r.values[op.C]
-	gates := add(product(op.Input, x, op.Bias), product(op.Recurrent, h, nil))
+	gates := add(r.product(op.Input, op.Bias, x), r.product(op.Recurrent, nil, h))
 	n := len(h)
 	outH, outC := make([]float64, n), make([]float64, n)
 	for j := range n {
@@ -128,7 +129,7 @@ func (r *reference) lstm(op cellrt.LSTM) {
 
 func (r *reference) gru(op cellrt.GRU) {
 	h := r.values[op.H]
-	in, rec := product(op.Input, r.values[op.X], op.InputBias), product(op.Recurrent, h, op.RecurrentBias)
+	in, rec := r.product(op.Input, op.InputBias, r.values[op.X]), r.product(op.Recurrent, op.RecurrentBias, h)
 	n := len(h)
 	out := make([]float64, n)
 	for j := range n {
@@ -172,7 +173,7 @@ func (r *reference) greedy(op cellrt.Greedy) {
 }
 
 func (r *reference) treeLeaf(op cellrt.TreeLeaf) {
-	gates := product(op.Weight, r.values[op.X], op.Bias)
+	gates := r.product(op.Weight, op.Bias, r.values[op.X])
 	n := len(gates) / 3
 	h, c := make([]float64, n), make([]float64, n)
 	for j := range n {
@@ -183,7 +184,7 @@ func (r *reference) treeLeaf(op cellrt.TreeLeaf) {
 }
 
 func (r *reference) treeNode(op cellrt.TreeNode) {
-	gates := product(op.Weight, slices.Concat(r.values[op.LeftH], r.values[op.RightH]), op.Bias)
+	gates := r.product(op.Weight, op.Bias, r.values[op.LeftH], r.values[op.RightH])
 	left, right := r.values[op.LeftC], r.values[op.RightC]
 	n := len(left)
 	h, c := make([]float64, n), make([]float64, n)
@@ -192,20 +193,6 @@ func (r *reference) treeNode(op cellrt.TreeNode) {
 		h[j] = sigmoid(gates[n+j]) * math.Tanh(c[j])
 	}
 	r.values[op.OutH], r.values[op.OutC] = h, c
-}
-
-// product returns m x + bias.
-func product(m *cellrt.Matrix, x []float64, bias []float32) []float64 {
-	out := make([]float64, m.Rows)
-	for n := range out {
-		if bias != nil {
-			out[n] = float64(bias[n])
-		}
-		for k, v := range x {
-			out[n] += float64(m.Data[n*m.Cols+k]) * v
-		}
-	}
-	return out
 }
 
 func widen(v []float32) []float64 {

@@ -2,30 +2,46 @@ package cpu
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/cellrt/cpu/internal/kernel"
 )
 
-// Config is how a [Backend] loads programs. The zero value means the defaults.
+// Config is how a [Backend] loads and runs programs. The zero value means the
+// defaults.
 type Config struct {
+	// ISA is the instruction tier of the kernels, one of [Tiers]. Default: the
+	// value of the environment variable CELLMQ_ISA, and without it the fastest
+	// tier there is. Results do not depend on it.
+	ISA string
 	// FoldBytes bounds the table of precomputed input parts of one recurrent
 	// operation, in bytes. Default 16 MiB; a negative value folds nothing.
 	FoldBytes int64
 	// MaxStateBytes bounds the arena of one program, in bytes. Default 8 GiB.
 	MaxStateBytes int64
-	// SplitWork is the least work of a step, in multiplications, that a runner
-	// with several threads shares between them. Default 400,000: waking a
-	// thread takes about 0.1 ms, in which a core does some 200,000.
+	// SplitWork is the least work of a batch that a runner with several threads
+	// shares between those that are awake, in multiplications at the speed of
+	// the vector tiers (one of the portable tier counts as 50, and a batch of
+	// less than 4 rows as 4, because its weights take that long to arrive).
+	// Default 400,000, which take a core about 10 microseconds. Threads that
+	// have parked are worth waking for 15 times as much.
 	SplitWork int
+	// Spin is how long the threads of a runner stay awake after a batch.
+	// Default 100 microseconds, what it takes to wake them. A negative value
+	// parks them at once, which suits a container with a processor quota.
+	Spin time.Duration
 }
 
 const (
 	defaultFoldBytes     = 16 << 20
 	defaultMaxStateBytes = 8 << 30
 	defaultSplitWork     = 400_000
+	defaultSpin          = 100 * time.Microsecond
 )
 
-// WithDefaults returns the configuration with zero fields filled in.
+// WithDefaults returns the configuration with zero fields filled in, except
+// ISA, which depends on the machine.
 func (c Config) WithDefaults() Config {
 	if c.FoldBytes == 0 {
 		c.FoldBytes = defaultFoldBytes
@@ -36,30 +52,58 @@ func (c Config) WithDefaults() Config {
 	if c.SplitWork == 0 {
 		c.SplitWork = defaultSplitWork
 	}
+	if c.Spin == 0 {
+		c.Spin = defaultSpin
+	}
 	return c
 }
 
-// Backend computes on the CPU, in pure Go. It implements [cellrt.Backend] and
-// is safe for concurrent use.
+// Backend computes on the CPU, without C libraries. It implements
+// [cellrt.Backend] and is safe for concurrent use.
 type Backend struct {
-	cfg Config
+	cfg    Config
+	table  *kernel.Table
+	failed error // why there is no table
 }
 
-// New returns a backend.
+// New returns a backend. A tier that this build or machine lacks is reported by
+// [Backend.Load].
 func New(cfg Config) *Backend {
-	return &Backend{cfg: cfg.WithDefaults()}
+	b := &Backend{cfg: cfg.WithDefaults()}
+	b.table, b.failed = findTable(cfg.ISA)
+	return b
+}
+
+// ISA returns the name of the instruction tier in use, empty when there is none
+// of the name that was asked for.
+func (b *Backend) ISA() string {
+	if b.table == nil {
+		return ""
+	}
+	return b.table.Name
 }
 
 // Load packs a program's weights, of which it keeps no reference but to
-// embedding tables, and allocates its arena. It fails when the arena would be
-// larger than MaxStateBytes.
+// embedding tables and biases, and allocates its arena. It fails when the arena
+// would be larger than MaxStateBytes and when the configured tier is not
+// available.
 func (b *Backend) Load(p *cellrt.Program, slots int) (cellrt.Executable, error) {
+	if b.failed != nil {
+		return nil, b.failed
+	}
+	format, err := formatOf(p.Weights)
+	if err != nil {
+		return nil, err
+	}
 	size := int64(p.Layout.Size()) * 4
 	if slots < 1 || size > 0 && int64(slots) > b.cfg.MaxStateBytes/size {
 		return nil, fmt.Errorf("%d slots of %d bytes: want at least one and %d bytes in all at most", slots, size, b.cfg.MaxStateBytes)
 	}
-	x := &executable{layout: p.Layout, splitWork: b.cfg.SplitWork, arena: make([]float32, slots*p.Layout.Size())}
-	c := compiler{layout: p.Layout, foldBytes: b.cfg.FoldBytes, packed: map[packKey]*packedWeights{}}
+	x := &executable{cfg: b.cfg, table: b.table, format: format, layout: p.Layout, arena: make([]float32, slots*p.Layout.Size())}
+	c := compiler{
+		table: b.table, format: format, layout: p.Layout, foldBytes: b.cfg.FoldBytes,
+		packed: map[packKey]*packedMatrix{}, embeddings: map[*cellrt.Matrix]bool{},
+	}
 	for _, cell := range p.Cells {
 		compiled, err := c.compile(cell)
 		if err != nil {
@@ -71,12 +115,27 @@ func (b *Backend) Load(p *cellrt.Program, slots int) (cellrt.Executable, error) 
 	return x, nil
 }
 
+// formatOf returns the kernels' name of a weight type.
+func formatOf(w cellrt.Weights) (kernel.Format, error) {
+	switch w {
+	case cellrt.F32:
+		return kernel.F32, nil
+	case cellrt.BF16:
+		return kernel.BF16, nil
+	case cellrt.Int8:
+		return kernel.Int8, nil
+	}
+	return 0, fmt.Errorf("weight type %v is not known to the CPU backend", w)
+}
+
 // executable is a loaded program.
 type executable struct {
+	cfg         Config
+	table       *kernel.Table
+	format      kernel.Format
 	layout      *cellrt.Layout
 	arena       []float32
 	cells       []*compiledCell // by Cell.Index
-	splitWork   int
 	weightBytes int64
 }
 
@@ -89,6 +148,7 @@ func (x *executable) WeightBytes() int64 { return x.weightBytes }
 // NewRunner implements [cellrt.Executable].
 func (x *executable) NewRunner() cellrt.Runner {
 	return &runner{executable: x, batch: batch{
-		arena: x.arena, slotSize: x.layout.Size(), splitWork: x.splitWork,
+		arena: x.arena, slotSize: x.layout.Size(), table: x.table, format: x.format,
+		team: team{spin: x.cfg.Spin}, split: newSplit(x.cfg.SplitWork, x.table),
 	}}
 }

@@ -10,23 +10,13 @@ import (
 // compiler turns the cells of one program into steps. Weights that several
 // cells use are packed once.
 type compiler struct {
-	layout    *cellrt.Layout
-	foldBytes int64
-	packed    map[packKey]*packedWeights
-	bytes     int64 // weights kept so far
-}
-
-// packKey names the matrices that were packed together.
-type packKey struct {
-	input, recurrent *cellrt.Matrix
-}
-
-// packedWeights are the packed forms of the matrices of a [packKey]. A
-// [cellrt.Linear] and an LSTM have a main matrix only; a GRU keeps apart what
-// its reset gate scales.
-type packedWeights struct {
-	main                            *kernel.Matrix
-	candidateInput, candidateHidden *kernel.Matrix
+	table      *kernel.Table
+	format     kernel.Format
+	layout     *cellrt.Layout
+	foldBytes  int64
+	packed     map[packKey]*packedMatrix
+	embeddings map[*cellrt.Matrix]bool // counted in bytes
+	bytes      int64                   // weights kept so far
 }
 
 // cellCompiler is the compiler's state for one cell.
@@ -36,26 +26,32 @@ type cellCompiler struct {
 	out    *compiledCell
 	embeds map[cellrt.Value]cellrt.Embed // by the value they produce
 	uses   map[cellrt.Value]int          // operations that read a value
+	direct map[int]bool                  // stores done by the operation that makes their value
+	inputs map[cellrt.Value]int          // values of products, by their number among them
 }
 
 func (c *compiler) compile(cell *cellrt.Cell) (*compiledCell, error) {
 	cc := &cellCompiler{
 		compiler: c, cell: cell, out: &compiledCell{},
 		embeds: map[cellrt.Value]cellrt.Embed{}, uses: map[cellrt.Value]int{},
+		direct: map[int]bool{}, inputs: map[cellrt.Value]int{},
 	}
 	for v := range cell.Values() {
-		cc.temporary(cell.Width(cellrt.Value(v)))
+		cc.reserve(cell.Width(cellrt.Value(v)))
 	}
 	for _, op := range cell.Ops() {
 		cc.survey(op)
 	}
 	var embeds []cellrt.Embed
-	for _, op := range cell.Ops() {
+	for i, op := range cell.Ops() {
 		if e, ok := op.(cellrt.Embed); ok {
 			embeds = append(embeds, e)
 			continue
 		}
-		s, err := cc.step(op)
+		if cc.direct[i] {
+			continue
+		}
+		s, err := cc.step(i, op)
 		if err != nil {
 			return nil, err
 		}
@@ -66,22 +62,28 @@ func (c *compiler) compile(cell *cellrt.Cell) (*compiledCell, error) {
 	var lookups []step
 	for _, e := range embeds {
 		if cc.uses[e.Out] > 0 {
-			c.bytes += int64(len(e.Table.Data)) * 4
+			c.keepEmbedding(e.Table)
 			lookups = append(lookups, &embedStep{op: e})
 		}
 	}
 	cc.out.steps = append(lookups, cc.out.steps...)
+	cc.out.inputs = len(cc.inputs)
 	return cc.out, nil
 }
 
-// temporary reserves scratch of the given width and returns its number, which
-// for the first ones is that of the cell's own values.
-func (c *cellCompiler) temporary(width int) cellrt.Value {
+// aliasing is the distance in float32 values, 2 KiB, at multiples of which
+// rows compete for the same few lines of a first-level cache.
+const aliasing = 512
+
+// reserve makes room for the next value of the cell.
+func (c *cellCompiler) reserve(width int) {
 	stride := kernel.Padded(width)
+	if stride%aliasing == 0 {
+		stride += 16
+	}
 	c.out.strides = append(c.out.strides, stride)
 	c.out.offsets = append(c.out.offsets, c.out.width)
 	c.out.width += stride
-	return cellrt.Value(len(c.out.strides) - 1)
 }
 
 // survey notes which values op makes from a table and which it reads.
@@ -119,29 +121,29 @@ func (c *cellCompiler) survey(op cellrt.Op) {
 	}
 }
 
-// step compiles one operation other than an embedding.
-func (c *cellCompiler) step(op cellrt.Op) (step, error) {
+// step compiles the operation with number i, which is not an embedding.
+func (c *cellCompiler) step(i int, op cellrt.Op) (step, error) {
 	switch op := op.(type) {
 	case cellrt.Load:
 		return &loadStep{op: op, place: c.place(op.Field)}, nil
 	case cellrt.Store:
-		return &storeStep{op: op, place: c.place(op.Field), size: c.cell.Width(op.In)}, nil
+		return &storeStep{in: op.In, target: c.target(op)}, nil
 	case cellrt.Linear:
 		return c.linear(op), nil
 	case cellrt.LSTM:
-		return c.lstm(op), nil
+		return c.lstm(i, op), nil
 	case cellrt.GRU:
-		return c.gru(op), nil
+		return c.gru(i, op), nil
 	case cellrt.Attend:
-		return &attendStep{op: op, place: c.place(op.Memory), scores: c.temporary(c.layout.Field(op.Memory).Count)}, nil
+		return c.attend(op), nil
 	case cellrt.Add:
 		return &addStep{op: op, width: c.cell.Width(op.Out)}, nil
 	case cellrt.Mean:
 		return &meanStep{op: op, width: c.cell.Width(op.Out)}, nil
 	case cellrt.TreeLeaf:
-		return c.treeLeaf(op), nil
+		return c.treeLeaf(i, op), nil
 	case cellrt.TreeNode:
-		return c.treeNode(op), nil
+		return c.treeNode(i, op), nil
 	case cellrt.Greedy:
 		return &greedyStep{op: op, width: c.cell.Width(op.Logits)}, nil
 	case cellrt.Expose:
@@ -156,23 +158,16 @@ func (c *cellCompiler) place(f cellrt.FieldID) place {
 	return place{name: field.Name, offset: c.layout.Offset(f), count: field.Count, width: field.Width}
 }
 
-// pack returns the packed form of the key's matrices, made by make once.
-func (c *compiler) pack(key packKey, make func() *packedWeights) *packedWeights {
-	w := c.packed[key]
-	if w == nil {
-		w = make()
-		c.packed[key] = w
-		for _, m := range []*kernel.Matrix{w.main, w.candidateInput, w.candidateHidden} {
-			if m != nil {
-				c.bytes += m.Bytes()
-			}
-		}
-	}
-	return w
-}
-
 // keep counts a vector or table that a step holds.
 func (c *compiler) keep(v []float32) []float32 {
 	c.bytes += int64(len(v)) * 4
 	return v
+}
+
+// keepEmbedding counts an embedding table, which several cells may share.
+func (c *compiler) keepEmbedding(m *cellrt.Matrix) {
+	if !c.embeddings[m] {
+		c.embeddings[m] = true
+		c.keep(m.Data)
+	}
 }

@@ -1,6 +1,7 @@
 package cpu_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -11,17 +12,27 @@ import (
 )
 
 func TestConformance(t *testing.T) { // not parallel: it counts allocations
-	for _, tc := range []struct {
-		name string
-		cfg  cpu.Config
-	}{
-		{name: "default"},
-		{name: "without folding", cfg: cpu.Config{FoldBytes: -1}},
-		{name: "always sharing work", cfg: cpu.Config{SplitWork: 1}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			backendtest.Run(t, func(testing.TB) cellrt.Backend { return cpu.New(tc.cfg) })
-		})
+	for _, tier := range cpu.Tiers() {
+		for _, weights := range []cellrt.Weights{cellrt.F32, cellrt.BF16, cellrt.Int8} {
+			for _, tc := range []struct {
+				name  string
+				cfg   cpu.Config
+				plain bool // for float32 weights only
+			}{
+				{name: "default"},
+				{name: "without folding, always sharing work", cfg: cpu.Config{FoldBytes: -1, SplitWork: 1}},
+				{name: "without folding", cfg: cpu.Config{FoldBytes: -1}, plain: true},
+				{name: "always sharing work, parking at once", cfg: cpu.Config{SplitWork: 1, Spin: -1}, plain: true},
+			} {
+				if tc.plain && weights != cellrt.F32 {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%v/%s", tier, weights, tc.name), func(t *testing.T) {
+					tc.cfg.ISA = tier
+					backendtest.Run(t, weights, func(testing.TB) cellrt.Backend { return cpu.New(tc.cfg) })
+				})
+			}
+		}
 	}
 }
 
@@ -103,7 +114,7 @@ func TestFoldingKeepsBits(t *testing.T) {
 
 func TestFoldingIsBounded(t *testing.T) {
 	t.Parallel()
-	const vocabulary, input, hidden = 100, 8, 16
+	const vocabulary, input, hidden = 100, 8, 32 // a whole panel in every tier
 	p := decoder(t, "lstm", vocabulary, input, hidden)
 	weights := func(fold int64) int64 {
 		x, err := cpu.New(cpu.Config{FoldBytes: fold}).Load(p, 1)
@@ -117,7 +128,8 @@ func TestFoldingIsBounded(t *testing.T) {
 	if got := weights(table - 1); got != plain {
 		t.Errorf("%d bytes with a bound below the table's size, want %d", got, plain)
 	}
-	if got, want := weights(table), plain+table-vocabulary*input*4-4*hidden*4; got != want {
+	// Neither the embedding, nor the bias, nor the input's weights are needed any more.
+	if got, want := weights(table), plain+table-(vocabulary*input+4*hidden*input+4*hidden)*4; got != want {
 		t.Errorf("%d bytes folded, want %d", got, want)
 	}
 }

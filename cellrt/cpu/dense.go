@@ -7,62 +7,78 @@ import (
 	"github.com/cellmq/cellmq/cellrt/cpu/internal/kernel"
 )
 
-// linearStep multiplies by a matrix.
+// linearStep multiplies by a matrix and applies an activation. A piece of it
+// is a panel.
 type linearStep struct {
-	op     cellrt.Linear
-	weight *kernel.Matrix
-	bias   []float32 // zeros when the operation has none
-	widths []int     // of the inputs
+	op      cellrt.Linear
+	bias    []float32 // by packed column; zeros when the operation has none
+	parts   []linearPart
+	weights int
+}
+
+// linearPart is the columns of the matrix that one input meets.
+type linearPart struct {
+	matrix *kernel.Matrix
+	input  input
 }
 
 func (c *cellCompiler) linear(op cellrt.Linear) step {
 	w := op.Weight
-	s := &linearStep{op: op, bias: op.Bias}
-	s.weight = c.packLinear(w)
-	if s.bias == nil {
-		s.bias = make([]float32, w.Rows)
-	}
-	c.keep(s.bias)
+	s := &linearStep{op: op, weights: w.Rows * w.Cols}
+	from := 0
 	for _, v := range op.In {
-		s.widths = append(s.widths, c.cell.Width(v))
+		k := c.cell.Width(v)
+		m := c.pack(packKey{matrix: w, from: from, k: k})
+		s.parts = append(s.parts, linearPart{matrix: c.keepMatrix(m), input: c.input(v)})
+		from += k
 	}
+	bias := op.Bias
+	if bias == nil {
+		bias = make([]float32, w.Rows)
+	}
+	s.bias = c.keep(s.parts[0].matrix.Order(bias))
 	return s
 }
 
-// packLinear packs a matrix by itself.
-func (c *compiler) packLinear(w *cellrt.Matrix) *kernel.Matrix {
-	return c.pack(packKey{input: w}, func() *packedWeights {
-		return &packedWeights{main: kernel.Pack(w.Rows, [][]float32{w.Data}, []int{w.Cols})}
-	}).main
+func (s *linearStep) run(b *batch) {
+	for i := range s.parts {
+		b.prepare(&s.parts[i].input)
+	}
+	work := b.product(s.weights)
+	if s.op.Act == cellrt.Tanh {
+		work += len(b.rows) * s.op.Weight.Rows * activationWork
+	}
+	b.do(s, len(s.parts[0].matrix.Panels), work)
 }
 
-func (s *linearStep) run(b *batch) {
-	n := len(b.rows)
-	out := b.value(s.op.Out)
-	out.Fill(n, s.bias)
-	from := 0
-	for i, v := range s.op.In {
-		b.accumulate(s.weight, out, b.value(v), from, s.widths[i])
-		from += s.widths[i]
+// pieces computes panels. The output's rows have room for whole ones.
+func (s *linearStep) pieces(b *batch, _, first, last int) {
+	n, from := len(b.rows), first*b.table.Width
+	y := b.value(s.op.Out).From(from)
+	init := kernel.Rows{Data: s.bias[from:]}
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.matrix.Product(y, init, b.source(&p.input), n, first, last)
+		init = y
 	}
 	if s.op.Act == cellrt.Tanh {
-		b.eachRow(s, s.weight.N*activationWork)
+		width := min(last*b.table.Width, s.op.Weight.Rows) - from
+		for r := range n {
+			b.table.Tanh(y.Row(r, width))
+		}
 	}
 }
 
-// rows applies the activation.
-func (s *linearStep) rows(b *batch, from, to int) {
-	out := b.value(s.op.Out)
-	for r := from; r < to; r++ {
-		kernel.TanhRow(out.Row(r, s.weight.N))
-	}
-}
-
-// attendStep reads the memory in each row's slot.
+// attendStep reads the memory in each row's slot. A piece of it is a row.
 type attendStep struct {
-	op     cellrt.Attend
-	place  place
-	scores cellrt.Value
+	op    cellrt.Attend
+	place place
+}
+
+func (c *cellCompiler) attend(op cellrt.Attend) step {
+	s := &attendStep{op: op, place: c.place(op.Memory)}
+	c.out.threadWidth = max(c.out.threadWidth, s.place.count) // the scores
+	return s
 }
 
 func (s *attendStep) run(b *batch) {
@@ -70,11 +86,11 @@ func (s *attendStep) run(b *batch) {
 	for r := range b.rows {
 		entries += max(0, b.arg(r, s.op.Length))
 	}
-	b.eachRow(s, 2*s.place.width*entries/len(b.rows))
+	b.do(s, len(b.rows), 2*s.place.width*entries)
 }
 
-func (s *attendStep) rows(b *batch, from, to int) {
-	query, scores, out := b.value(s.op.Query), b.value(s.scores), b.value(s.op.Out)
+func (s *attendStep) pieces(b *batch, thread, from, to int) {
+	query, out := b.value(s.op.Query), b.value(s.op.Out)
 	width := s.place.width
 	for r := from; r < to; r++ {
 		length := max(0, b.arg(r, s.op.Length))
@@ -82,6 +98,6 @@ func (s *attendStep) rows(b *batch, from, to int) {
 			panic(fmt.Sprintf("cellrt/cpu: %d entries of field %s, which has %d", length, s.place.name, s.place.count))
 		}
 		memory := b.field(r, s.place.offset, length*width)
-		kernel.Attend(query.Row(r, width), memory, scores.Row(r, length), out.Row(r, width))
+		b.table.Attend(query.Row(r, width), memory, b.own[thread][:length], out.Row(r, width))
 	}
 }

@@ -12,13 +12,12 @@ type addStep struct {
 	width int
 }
 
-func (s *addStep) run(b *batch) {
+func (s *addStep) run(b *batch) { b.eachRow(s, s.width*copyWork) }
+
+func (s *addStep) pieces(b *batch, _, from, to int) {
 	x, y, out := b.value(s.op.A), b.value(s.op.B), b.value(s.op.Out)
-	for r := range b.rows {
-		to, x, y := out.Row(r, s.width), x.Row(r, s.width), y.Row(r, s.width)
-		for j := range to {
-			to[j] = x[j] + y[j]
-		}
+	for r := from; r < to; r++ {
+		b.table.Add(out.Row(r, s.width), x.Row(r, s.width), y.Row(r, s.width))
 	}
 }
 

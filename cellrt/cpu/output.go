@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"github.com/cellmq/cellmq/cellrt"
-	"github.com/cellmq/cellmq/cellrt/cpu/internal/kernel"
 )
 
 // greedyStep chooses the most probable token of each row.
@@ -13,10 +12,10 @@ type greedyStep struct {
 
 func (s *greedyStep) run(b *batch) { b.eachRow(s, s.width*activationWork) }
 
-func (s *greedyStep) rows(b *batch, from, to int) {
+func (s *greedyStep) pieces(b *batch, _, from, to int) {
 	logits := b.value(s.op.Logits)
 	for r := from; r < to; r++ {
-		token, logProb := kernel.Greedy(logits.Row(r, s.width))
+		token, logProb := b.table.Greedy(logits.Row(r, s.width))
 		b.out[r].Token, b.out[r].LogProb = int32(token), logProb
 	}
 }

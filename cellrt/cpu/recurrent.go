@@ -5,163 +5,130 @@ import (
 	"github.com/cellmq/cellmq/cellrt/cpu/internal/kernel"
 )
 
-// inputPart begins the chains of a product over [x; h]: with the bias and x,
-// or, when x is a row of a small table, with what these give for that row.
-type inputPart struct {
-	weight *kernel.Matrix // its first width inputs are x
-	bias   []float32
+// recurrentStep is a recurrent operation. A piece of it is a group of as many
+// units as a panel has columns: the products of all their gates, which lie side
+// by side in the packed weights, and the new states, for all rows.
+//
+//	thread's own block      [rows][panels * Width]
+//	  first product         bias or folded table -> its panels
+//	  further products      continue the chains
+//	  gates                 block, old state -> slots, values
+type recurrentStep struct {
+	hidden   int
+	panels   int       // of a group, in the block
+	bias     []float32 // [group][panels*Width]; nil when a table has all of it
+	fold     folded
+	products []segment
+	gates    gates
+	weights  int // of the products
+	work     int // of the gates of a row
+}
+
+// segment is one product of a group: panels of the matrix for each group of
+// units, whose columns continue those of the block from the panel column on.
+type segment struct {
+	matrix         *kernel.Matrix
+	input          input
+	column, panels int
+}
+
+// gates turn the pre-activations of the units from to to-1 into new states,
+// for all rows.
+type gates interface {
+	apply(b *batch, block kernel.Rows, from, to int)
+}
+
+func (s *recurrentStep) run(b *batch) {
+	for i := range s.products {
+		b.prepare(&s.products[i].input)
+	}
+	width := b.table.Width
+	b.do(s, (s.hidden+width-1)/width, b.product(s.weights)+s.work*len(b.rows))
+}
+
+// pieces computes groups of units.
+func (s *recurrentStep) pieces(b *batch, thread, first, last int) {
+	n, width := len(b.rows), b.table.Width
+	block := kernel.Rows{Data: b.own[thread], Stride: s.panels * width}
+	for group := first; group < last; group++ {
+		init := s.begin(b, block, group)
+		for i := range s.products {
+			p := &s.products[i]
+			y := block.From(p.column * width)
+			if i > 0 {
+				init = y
+			}
+			p.matrix.Product(y, init, b.source(&p.input), n, group*p.panels, (group+1)*p.panels)
+		}
+		s.gates.apply(b, block, group*width, min((group+1)*width, s.hidden))
+	}
+}
+
+// begin puts the beginning of the chains into the block, as far as the first
+// product does not bring it, and returns what the chains of that one begin
+// with.
+func (s *recurrentStep) begin(b *batch, block kernel.Rows, group int) kernel.Rows {
+	size := s.panels * b.table.Width
+	if s.fold.table != nil {
+		covered := s.fold.begin(b, block, group)
+		if covered < size {
+			block.From(covered).Fill(len(b.rows), s.bias[group*size+covered:(group+1)*size])
+		}
+		if len(s.products) == 0 {
+			return block
+		}
+		return block.From(s.products[0].column * b.table.Width)
+	}
+	bias := s.bias[group*size : (group+1)*size]
+	if covered := s.products[0].panels * b.table.Width; covered < size {
+		block.From(covered).Fill(len(b.rows), bias[covered:])
+	}
+	return kernel.Rows{Data: bias}
+}
+
+// part is a matrix of a recurrent operation before it is packed: the columns
+// from from on, one for each element of x. Its panels have an order and begin
+// at the panel column of the block.
+type part struct {
+	matrix *cellrt.Matrix
 	x      cellrt.Value
-	width  int
-
-	folded bool
-	id     cellrt.Arg
-	table  []float32 // Padded(weight.N) values for each row of the embedding
+	from   int
+	order  gateOrder
+	column int
 }
 
-func (p *inputPart) run(b *batch, out kernel.Rows) {
-	n := len(b.rows)
-	if !p.folded {
-		out.Fill(n, p.bias)
-		b.accumulate(p.weight, out, b.value(p.x), 0, p.width)
-		return
-	}
-	size := kernel.Padded(p.weight.N)
-	for r := range n {
-		id := b.arg(r, p.id)
-		copy(out.Row(r, size), p.table[id*size:(id+1)*size])
-	}
-}
-
-// inputParts returns the beginnings of the products of x with the weights,
-// folded when x is an embedding and all their tables together are small.
-func (c *cellCompiler) inputParts(x cellrt.Value, weights []*kernel.Matrix, biases [][]float32) []inputPart {
-	embed, fold := c.embeds[x]
-	if fold {
-		size := int64(0)
-		for _, w := range weights {
-			size += int64(kernel.Padded(w.N)) * 4
+// recurrent builds a step. The first part's chains begin the block's; bias has
+// one vector for each panel of a group.
+func (c *cellCompiler) recurrent(hidden int, bias [][]float32, parts []part, g gates) *recurrentStep {
+	s := &recurrentStep{hidden: hidden, panels: len(bias), gates: g, work: (len(bias) + 1) * hidden * activationWork}
+	s.bias = c.orderBias(bias, hidden)
+	for i, p := range parts {
+		m := c.pack(packKey{matrix: p.matrix, from: p.from, k: c.cell.Width(p.x), order: p.order, hidden: hidden})
+		if i == 0 && c.fold(s, p, m) {
+			continue
 		}
-		fold = int64(embed.Table.Rows) <= c.foldBytes/size
+		s.products = append(s.products, segment{
+			matrix: c.keepMatrix(m), input: c.input(p.x), column: p.column, panels: p.order.count,
+		})
+		s.weights += m.K * p.order.count * hidden
 	}
-	if fold {
-		c.uses[x]--
+	if s.fold.panels == s.panels {
+		s.bias = nil // it is in the table
 	}
-	parts := make([]inputPart, len(weights))
-	for i, w := range weights {
-		p := inputPart{weight: w, bias: biases[i], x: x, width: c.cell.Width(x)}
-		if fold {
-			p.folded, p.id = true, embed.ID
-			p.table = c.keep(foldTable(embed.Table, w, biases[i]))
-			p.bias = nil
-		} else {
-			c.keep(p.bias)
+	c.keep(s.bias)
+	c.out.blockWidth = max(c.out.blockWidth, s.panels*c.table.Width)
+	return s
+}
+
+// orderBias arranges the biases of the gates by group.
+func (c *compiler) orderBias(bias [][]float32, hidden int) []float32 {
+	width := c.table.Width
+	groups := (hidden + width - 1) / width
+	out := make([]float32, groups*len(bias)*width)
+	for i, v := range bias {
+		for group := range groups {
+			copy(out[(group*len(bias)+i)*width:][:width], v[group*width:hidden])
 		}
-		parts[i] = p
 	}
-	return parts
-}
-
-// foldTable computes the beginning of w's chains for each row of an embedding
-// table.
-func foldTable(table *cellrt.Matrix, w *kernel.Matrix, bias []float32) []float32 {
-	stride := kernel.Padded(w.N)
-	out := kernel.Rows{Data: make([]float32, table.Rows*stride), Stride: stride}
-	out.Fill(table.Rows, bias)
-	kernel.Accumulate(w, out, kernel.Rows{Data: table.Data, Stride: table.Cols}, table.Rows, 0, table.Cols)
-	return out.Data
-}
-
-// lstmStep is one LSTM step.
-type lstmStep struct {
-	op     cellrt.LSTM
-	hidden int
-	input  inputPart
-	gates  cellrt.Value
-}
-
-func (c *cellCompiler) lstm(op cellrt.LSTM) step {
-	hidden := c.cell.Width(op.H)
-	w := c.pack(packKey{input: op.Input, recurrent: op.Recurrent}, func() *packedWeights {
-		return &packedWeights{main: packBoth(op.Input, op.Recurrent, 0, 4*hidden)}
-	})
-	parts := c.inputParts(op.X, []*kernel.Matrix{w.main}, [][]float32{op.Bias})
-	return &lstmStep{op: op, hidden: hidden, input: parts[0], gates: c.temporary(4 * hidden)}
-}
-
-func (s *lstmStep) run(b *batch) {
-	gates := b.value(s.gates)
-	s.input.run(b, gates)
-	b.accumulate(s.input.weight, gates, b.value(s.op.H), s.input.width, s.hidden)
-	b.eachRow(s, 5*s.hidden*activationWork)
-}
-
-// rows applies the gates.
-func (s *lstmStep) rows(b *batch, from, to int) {
-	gates, c := b.value(s.gates), b.value(s.op.C)
-	outH, outC := b.value(s.op.OutH), b.value(s.op.OutC)
-	for r := from; r < to; r++ {
-		kernel.LSTM(gates.Row(r, 4*s.hidden), c.Row(r, s.hidden), outH.Row(r, s.hidden), outC.Row(r, s.hidden))
-	}
-}
-
-// gruStep is one GRU step.
-type gruStep struct {
-	op              cellrt.GRU
-	hidden          int
-	inputRZ, inputN inputPart
-	hiddenN         *kernel.Matrix
-	biasN           []float32 // of the recurrent part of the candidate
-	rz, nx, nh      cellrt.Value
-}
-
-func (c *cellCompiler) gru(op cellrt.GRU) step {
-	hidden := c.cell.Width(op.H)
-	w := c.pack(packKey{input: op.Input, recurrent: op.Recurrent}, func() *packedWeights {
-		in, rec := op.Input, op.Recurrent
-		return &packedWeights{
-			main:            packBoth(in, rec, 0, 2*hidden),
-			candidateInput:  kernel.Pack(hidden, [][]float32{in.Data[2*hidden*in.Cols:]}, []int{in.Cols}),
-			candidateHidden: kernel.Pack(hidden, [][]float32{rec.Data[2*hidden*rec.Cols:]}, []int{rec.Cols}),
-		}
-	})
-	biasRZ := make([]float32, 2*hidden)
-	for i := range biasRZ {
-		biasRZ[i] = op.InputBias[i] + op.RecurrentBias[i]
-	}
-	parts := c.inputParts(op.X, []*kernel.Matrix{w.main, w.candidateInput}, [][]float32{biasRZ, op.InputBias[2*hidden:]})
-	return &gruStep{
-		op: op, hidden: hidden, inputRZ: parts[0], inputN: parts[1],
-		hiddenN: w.candidateHidden, biasN: c.keep(op.RecurrentBias[2*hidden:]),
-		rz: c.temporary(2 * hidden), nx: c.temporary(hidden), nh: c.temporary(hidden),
-	}
-}
-
-func (s *gruStep) run(b *batch) {
-	n := len(b.rows)
-	rz, nx, nh := b.value(s.rz), b.value(s.nx), b.value(s.nh)
-	h := b.value(s.op.H)
-	s.inputRZ.run(b, rz)
-	b.accumulate(s.inputRZ.weight, rz, h, s.inputRZ.width, s.hidden)
-	s.inputN.run(b, nx)
-	nh.Fill(n, s.biasN)
-	b.accumulate(s.hiddenN, nh, h, 0, s.hidden)
-	b.eachRow(s, 3*s.hidden*activationWork)
-}
-
-// rows applies the gates.
-func (s *gruStep) rows(b *batch, from, to int) {
-	rz, nx, nh := b.value(s.rz), b.value(s.nx), b.value(s.nh)
-	h, out := b.value(s.op.H), b.value(s.op.OutH)
-	for r := from; r < to; r++ {
-		kernel.GRU(rz.Row(r, 2*s.hidden), nx.Row(r, s.hidden), nh.Row(r, s.hidden), h.Row(r, s.hidden), out.Row(r, s.hidden))
-	}
-}
-
-// packBoth packs the given rows of the input and the recurrent matrix as one
-// matrix over [x; h].
-func packBoth(input, recurrent *cellrt.Matrix, from, to int) *kernel.Matrix {
-	return kernel.Pack(to-from, [][]float32{
-		input.Data[from*input.Cols : to*input.Cols],
-		recurrent.Data[from*recurrent.Cols : to*recurrent.Cols],
-	}, []int{input.Cols, recurrent.Cols})
+	return out
 }

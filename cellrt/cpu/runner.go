@@ -5,7 +5,7 @@ import (
 	"github.com/cellmq/cellmq/cellrt/cpu/internal/kernel"
 )
 
-// step is one operation of a compiled cell.
+// step is one operation of a compiled cell, or several that are done as one.
 type step interface {
 	run(b *batch)
 }
@@ -13,9 +13,13 @@ type step interface {
 // compiledCell is a cell ready to run.
 type compiledCell struct {
 	steps   []step
-	strides []int // of each value and temporary, in float32 values
+	strides []int // of each value, in float32 values
 	offsets []int // of each in a scratch for one row
 	width   int   // scratch for one row
+	inputs  int   // of products
+	// A thread's own scratch: blockWidth values for each row or threadWidth in
+	// all, whichever is more.
+	blockWidth, threadWidth int
 }
 
 // batch is what steps work on: the rows, the arena and the values.
@@ -24,18 +28,20 @@ type batch struct {
 	out      []cellrt.Output
 	arena    []float32
 	slotSize int
+	table    *kernel.Table
+	format   kernel.Format
 
 	cell    *compiledCell
 	scratch []float32
+	own     [][]float32    // scratch of each thread
+	inputs  []kernel.Input // values made ready for products
 
-	team      team
-	splitWork int
-	shared    bool // helpers are awake for this step
-	product   productWork
-	byRow     rowWork
+	team  team
+	split split
+	job   job
 }
 
-// value returns the block of a value or temporary.
+// value returns the block of a value.
 func (b *batch) value(v cellrt.Value) kernel.Rows {
 	n, stride := len(b.rows), b.cell.strides[v]
 	from := b.cell.offsets[v] * n
@@ -56,6 +62,26 @@ func (b *batch) arg(r int, a cellrt.Arg) int {
 	return int(b.rows[r].Args[a])
 }
 
+// grow makes room for the batch.
+func (b *batch) grow() {
+	n := len(b.rows)
+	if need := b.cell.width * n; need > len(b.scratch) {
+		b.scratch = make([]float32, need)
+	}
+	if b.cell.inputs > len(b.inputs) {
+		b.inputs = make([]kernel.Input, b.cell.inputs)
+	}
+	for len(b.own) < b.team.threads() {
+		b.own = append(b.own, nil)
+	}
+	need := max(b.cell.blockWidth*n, b.cell.threadWidth)
+	for i, own := range b.own {
+		if need > len(own) {
+			b.own[i] = make([]float32, need)
+		}
+	}
+}
+
 // runner implements [cellrt.Runner].
 type runner struct {
 	executable *executable
@@ -69,17 +95,16 @@ func (r *runner) Run(c *cellrt.Cell, rows []cellrt.Row, out []cellrt.Output) int
 	}
 	b := &r.batch
 	b.rows, b.out, b.cell = rows, out, r.executable.cells[c.Index()]
-	if need := b.cell.width * len(rows); need > len(b.scratch) {
-		b.scratch = make([]float32, need)
-	}
+	b.grow()
 	clear(out)
-	if b.shared = len(b.team.helpers) > 0 && c.Work()*int64(len(rows)) >= int64(b.splitWork); b.shared {
+	b.split.decide(c.Work(), len(rows), &b.team)
+	if b.split.shared {
 		b.team.begin()
 	}
 	for _, s := range b.cell.steps {
 		s.run(b)
 	}
-	if b.shared {
+	if b.split.shared {
 		b.team.end()
 	}
 	b.rows, b.out = nil, nil

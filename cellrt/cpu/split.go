@@ -1,25 +1,79 @@
 package cpu
 
-import "github.com/cellmq/cellmq/cellrt/cpu/internal/kernel"
+import (
+	"time"
+
+	"github.com/cellmq/cellmq/cellrt/cpu/internal/kernel"
+)
 
 const (
-	// partsPerStep is how many parts the smallest step shared by threads is
-	// cut into.
-	partsPerStep = 16
-	// partsPerThread bounds the parts: more than one for each thread, so that
-	// one that comes late still finds something.
-	partsPerThread = 4
-	// activationWork is how many multiplications an activation is worth.
-	activationWork = 8
+	// partsPerThread bounds the parts of a step: more than one for each thread,
+	// so that one that comes late still finds something, and so that what is
+	// left when one thread has run out of work is little.
+	partsPerThread = 8
+	// partsPerSplit is how many parts there are at least in the least work that
+	// threads share: a part is then some 5 microseconds.
+	partsPerSplit = 2
+	// wakeFactor is how much more work it takes to wake threads than to share
+	// with those that are awake.
+	wakeFactor = 15
+	// fewRows is how many rows take as long as one, because the time is that of
+	// the weights on their way from memory.
+	fewRows = 4
+	// portableFactor is how many multiplications of a vector unit take the time
+	// of one without.
+	portableFactor = 50
+	// activationWork is how many multiplications an activation is worth, and
+	// copyWork a value copied or converted.
+	activationWork = 16
+	copyWork       = 4
 )
+
+// split decides which batches are shared by threads, and in how many parts.
+type split struct {
+	least  int // work that is worth sharing
+	factor int // what a multiplication counts
+
+	shared bool      // helpers take part in this batch
+	last   time.Time // when a batch last was worth sharing
+}
+
+func newSplit(least int, t *kernel.Table) split {
+	s := split{least: least, factor: 1}
+	if t.Name == "purego" {
+		s.factor = portableFactor
+	}
+	return s
+}
+
+// decide settles whether helpers take part in a batch, from what the cell says
+// of a row's work. Those that are parked are woken for a large batch, and for
+// any when batches follow each other so fast that they will stay awake.
+func (s *split) decide(work int64, rows int, t *team) {
+	s.shared = false
+	if t.threads() == 1 {
+		return
+	}
+	total := int(min(work, maxWork)) * max(rows, fewRows) * s.factor
+	if total < s.least {
+		return
+	}
+	now := time.Now()
+	s.shared = total >= wakeFactor*s.least || t.awake() || now.Sub(s.last) < t.spin
+	s.last = now
+}
+
+// maxWork keeps products of it from overflowing.
+const maxWork = 1 << 40
 
 // parts returns in how many parts to do work of so many multiplications, of
 // which pieces are the smallest units.
 func (b *batch) parts(work, pieces int) int {
-	if !b.shared {
+	if !b.split.shared {
 		return 1
 	}
-	return max(1, min(pieces, work/max(1, b.splitWork/partsPerStep), partsPerThread*(len(b.team.helpers)+1)))
+	least := max(1, b.split.least/partsPerSplit)
+	return max(1, min(pieces, work*b.split.factor/least, partsPerThread*b.team.threads()))
 }
 
 // span returns the pieces of a part.
@@ -27,54 +81,38 @@ func span(pieces, part, parts int) (from, to int) {
 	return pieces * part / parts, pieces * (part + 1) / parts
 }
 
-// productWork is one matrix product, split by panels.
-type productWork struct {
-	m                 *kernel.Matrix
-	y, x              kernel.Rows
-	rows, from, width int
+// piecewise is a step whose work consists of pieces that can be done at the
+// same time: rows, panels, or groups of units. The thread's number selects
+// scratch.
+type piecewise interface {
+	pieces(b *batch, thread, from, to int)
 }
 
-func (w *productWork) part(i, parts int) {
-	first, last := span(w.m.Panels(), i, parts)
-	kernel.AccumulatePanels(w.m, w.y, w.x, w.rows, w.from, w.width, first, last)
+// job is a piecewise step for the team.
+type job struct {
+	batch  *batch
+	step   piecewise
+	pieces int
 }
 
-// accumulate is [kernel.Accumulate] for all rows of the batch.
-func (b *batch) accumulate(m *kernel.Matrix, y, x kernel.Rows, from, width int) {
-	rows := len(b.rows)
-	parts := b.parts(rows*width*m.N, m.Panels())
+func (j *job) part(thread, i, parts int) {
+	from, to := span(j.pieces, i, parts)
+	j.step.pieces(j.batch, thread, from, to)
+}
+
+// do does all pieces of a step, work being that of all of them.
+func (b *batch) do(s piecewise, pieces, work int) {
+	parts := b.parts(work, pieces)
 	if parts == 1 {
-		kernel.Accumulate(m, y, x, rows, from, width)
+		s.pieces(b, 0, 0, pieces)
 		return
 	}
-	b.product = productWork{m: m, y: y, x: x, rows: rows, from: from, width: width}
-	b.team.do(&b.product, parts)
+	b.job = job{batch: b, step: s, pieces: pieces}
+	b.team.do(&b.job, parts)
 }
 
-// rowStep is a step that treats each row by itself.
-type rowStep interface {
-	rows(b *batch, from, to int)
-}
+// eachRow does a step whose pieces are rows, work being that of one.
+func (b *batch) eachRow(s piecewise, work int) { b.do(s, len(b.rows), work*len(b.rows)) }
 
-// rowWork is such a step's work, split by rows.
-type rowWork struct {
-	step  rowStep
-	batch *batch
-}
-
-func (w *rowWork) part(i, parts int) {
-	from, to := span(len(w.batch.rows), i, parts)
-	w.step.rows(w.batch, from, to)
-}
-
-// eachRow runs a step for all rows of the batch; work is that of one row.
-func (b *batch) eachRow(s rowStep, work int) {
-	rows := len(b.rows)
-	parts := b.parts(rows*work, rows)
-	if parts == 1 {
-		s.rows(b, 0, rows)
-		return
-	}
-	b.byRow = rowWork{step: s, batch: b}
-	b.team.do(&b.byRow, parts)
-}
+// product is the work of a product, for [batch.do].
+func (b *batch) product(weights int) int { return weights * max(len(b.rows), fewRows) }

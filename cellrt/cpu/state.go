@@ -25,10 +25,12 @@ type embedStep struct {
 	op cellrt.Embed
 }
 
-func (s *embedStep) run(b *batch) {
+func (s *embedStep) run(b *batch) { b.eachRow(s, s.op.Table.Cols*copyWork) }
+
+func (s *embedStep) pieces(b *batch, _, from, to int) {
 	out := b.value(s.op.Out)
 	width := s.op.Table.Cols
-	for r := range b.rows {
+	for r := from; r < to; r++ {
 		id := b.arg(r, s.op.ID)
 		copy(out.Row(r, width), s.op.Table.Data[id*width:(id+1)*width])
 	}
@@ -40,9 +42,11 @@ type loadStep struct {
 	place place
 }
 
-func (s *loadStep) run(b *batch) {
+func (s *loadStep) run(b *batch) { b.eachRow(s, s.place.width*copyWork) }
+
+func (s *loadStep) pieces(b *batch, _, from, to int) {
 	out := b.value(s.op.Out)
-	for r := range b.rows {
+	for r := from; r < to; r++ {
 		to := out.Row(r, s.place.width)
 		if index := b.arg(r, s.op.Index); index < 0 {
 			clear(to)
@@ -54,14 +58,15 @@ func (s *loadStep) run(b *batch) {
 
 // storeStep scatters.
 type storeStep struct {
-	op    cellrt.Store
-	place place
-	size  int
+	in     cellrt.Value
+	target target
 }
 
-func (s *storeStep) run(b *batch) {
-	in := b.value(s.op.In)
-	for r := range b.rows {
-		copy(s.place.entry(b, r, b.arg(r, s.op.Index))[s.op.Column:], in.Row(r, s.size))
+func (s *storeStep) run(b *batch) { b.eachRow(s, s.target.width*copyWork) }
+
+func (s *storeStep) pieces(b *batch, _, from, to int) {
+	in := b.value(s.in)
+	for r := from; r < to; r++ {
+		copy(s.target.in(b, r), in.Row(r, s.target.width))
 	}
 }

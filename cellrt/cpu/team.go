@@ -4,24 +4,28 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // team is the threads of a runner: the caller of [cellrt.Runner.Run] and its
 // helpers.
 //
-//	Run    open ---- do ---- do ---- do ---- close
-//	caller           ####    ####    ####
-//	helper  wakes...   ##    ####    ####    parks
+//	Run    begin --- do ---- do ---- do ---- end        begin --- do ...
+//	caller           ####    ####    ####                         ####
+//	helper  wakes...   ##    ####    ####       spins ...  parks or ####
 //
 // Work is cut into parts, and whoever is free claims the next one. The caller
 // works too and waits only for parts that a helper has begun, so a helper that
 // wakes late, or loses its core, costs at most the part it holds. Helpers spin
-// between two pieces of work of one step, which are microseconds apart, and are
-// parked between steps.
+// between two pieces of work of one batch, which are microseconds apart, and
+// for a while after it, since the next one often follows at once. Then they
+// park. A thread that spins lets others have its core now and then, so neither
+// the collector nor the network waits for it.
 //
 // A part's results do not depend on who computes it.
 type team struct {
-	helpers []chan struct{} // a value wakes, closing stops
+	spin    time.Duration // that helpers stay awake after a batch
+	helpers []*helper
 	stopped sync.WaitGroup
 	open    atomic.Bool
 	work    work // of the last call of do
@@ -33,9 +37,19 @@ type team struct {
 	done  atomic.Int64 // parts finished
 }
 
+// helper is a thread of a team besides the caller.
+type helper struct {
+	number int           // of the thread; the caller is number 0
+	wake   chan struct{} // a value wakes, closing stops
+	// parked is set by the helper before it waits, and cleared by whoever wakes
+	// it or by itself if the team has opened meanwhile.
+	parked atomic.Bool
+	_      [64]byte
+}
+
 // work is something that can be done in parts, at the same time.
 type work interface {
-	part(i, parts int)
+	part(thread, i, parts int)
 }
 
 const (
@@ -45,6 +59,9 @@ const (
 	spins = 64
 )
 
+// threads returns the number of threads, the caller included.
+func (t *team) threads() int { return len(t.helpers) + 1 }
+
 // resize sets the number of threads, the caller included. It must not be
 // called while the team is open.
 func (t *team) resize(threads int) {
@@ -52,30 +69,40 @@ func (t *team) resize(threads int) {
 	if helpers == len(t.helpers) {
 		return
 	}
-	for _, wake := range t.helpers {
-		close(wake)
+	for _, h := range t.helpers {
+		close(h.wake)
 	}
 	t.stopped.Wait()
 	t.helpers = t.helpers[:0]
-	for range helpers {
-		wake := make(chan struct{}, 1)
-		t.helpers = append(t.helpers, wake)
-		t.stopped.Go(func() { t.help(wake) })
+	for i := range helpers {
+		h := &helper{number: i + 1, wake: make(chan struct{}, 1)}
+		h.parked.Store(true)
+		t.helpers = append(t.helpers, h)
+		t.stopped.Go(func() { t.help(h) })
 	}
 }
 
-// begin wakes the helpers for the length of a step.
+// awake says whether a helper would take part without being woken.
+func (t *team) awake() bool {
+	for _, h := range t.helpers {
+		if !h.parked.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// begin lets the helpers take part, and wakes those that are parked.
 func (t *team) begin() {
 	t.open.Store(true)
-	for _, wake := range t.helpers {
-		select {
-		case wake <- struct{}{}:
-		default: // it has not taken the last one yet
+	for _, h := range t.helpers {
+		if h.parked.CompareAndSwap(true, false) {
+			h.wake <- struct{}{} // there is room: it takes one for each time it parks
 		}
 	}
 }
 
-// end lets the helpers park.
+// end lets the helpers rest.
 func (t *team) end() { t.open.Store(false) }
 
 // do does work in parts, at most 65,535, and returns when all are done.
@@ -84,7 +111,7 @@ func (t *team) do(w work, parts int) {
 	t.done.Store(0)
 	call := t.state.Load()>>(2*partBits) + 1
 	t.state.Store(call<<(2*partBits) | uint64(parts)<<partBits)
-	for t.claim() {
+	for t.claim(0) {
 	}
 	for i := 1; t.done.Load() < int64(parts); i++ {
 		if i%spins == 0 {
@@ -94,7 +121,7 @@ func (t *team) do(w work, parts int) {
 }
 
 // claim does the next part, if there is one.
-func (t *team) claim() bool {
+func (t *team) claim(thread int) bool {
 	for {
 		s := t.state.Load()
 		next, parts := s&partMask, s>>partBits&partMask
@@ -103,7 +130,7 @@ func (t *team) claim() bool {
 		}
 		if t.state.CompareAndSwap(s, s+1) {
 			// The call cannot end before this part, so its work is still there.
-			t.work.part(int(next), int(parts))
+			t.work.part(thread, int(next), int(parts))
 			t.done.Add(1)
 			return true
 		}
@@ -111,14 +138,51 @@ func (t *team) claim() bool {
 }
 
 // help is the life of a helper.
-func (t *team) help(wake chan struct{}) {
-	for range wake {
-		for i := 1; t.open.Load(); i++ {
-			if t.claim() {
-				i = 0
-			} else if i%spins == 0 {
-				runtime.Gosched()
+func (t *team) help(h *helper) {
+	for range h.wake {
+		for {
+			t.attend(h)
+			if t.idle() {
+				continue // the next batch is here
+			}
+			h.parked.Store(true)
+			// A batch that began before the line above has not woken this
+			// helper; one that began after it has, or is about to.
+			if !t.open.Load() || !h.parked.CompareAndSwap(true, false) {
+				break
 			}
 		}
 	}
+}
+
+// attend takes part in a batch until it ends.
+func (t *team) attend(h *helper) {
+	for i := 1; t.open.Load(); i++ {
+		if t.claim(h.number) {
+			i = 0
+		} else if i%spins == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// idle waits a while for the next batch and says whether it came. A look takes
+// a nanosecond at least, so it ends even where time stands still.
+func (t *team) idle() bool {
+	if t.spin <= 0 {
+		return false
+	}
+	began := time.Now()
+	for i := range t.spin.Nanoseconds() {
+		if t.open.Load() {
+			return true
+		}
+		if i%spins == spins-1 {
+			if time.Since(began) > t.spin {
+				return false
+			}
+			runtime.Gosched()
+		}
+	}
+	return false
 }

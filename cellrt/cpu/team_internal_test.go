@@ -12,7 +12,7 @@ type tally struct {
 	during func(part int)
 }
 
-func (w *tally) part(i, parts int) {
+func (w *tally) part(_, i, parts int) {
 	if parts != len(w.counts) {
 		panic("the parts of another piece of work")
 	}

@@ -110,6 +110,29 @@ func TestDemoByItself(t *testing.T) {
 	}
 }
 
+// TestWeightsFromEnvironment chooses weight types for workers that serve one
+// command.
+func TestWeightsFromEnvironment(t *testing.T) {
+	for _, tc := range []struct {
+		weights, isa string
+		args         []string
+		code         int
+		out, err     string
+	}{
+		{"int4", "", []string{"demo"}, 2, "", `CELLMQ_WEIGHTS has "int4"`},
+		{"", "sse", []string{"demo"}, 2, "", `CELLMQ_ISA is "sse"`},
+		{"no-such=int8", "", []string{"demo", "--model", "listops"}, 1, "", "CELLMQ_WEIGHTS names no-such"},
+		{"g2p-en=int8,bf16", "", []string{"demo", "--model", "listops"}, 0, "2 requests to listops", ""},
+		{"g2p-en=int8,listops=bf16", "purego", []string{"request", "--embedded", "listops", "( ( ( [MAX 2 ) 9 ) ] )"}, 0, "9", ""},
+	} {
+		t.Run(tc.weights+" "+tc.isa, func(t *testing.T) {
+			t.Setenv("CELLMQ_WEIGHTS", tc.weights)
+			t.Setenv("CELLMQ_ISA", tc.isa)
+			run(t, "", tc.args...).want(t, tc.code, tc.out, tc.err)
+		})
+	}
+}
+
 func TestRequestEmbedded(t *testing.T) {
 	t.Parallel()
 	r := run(t, "", "request", "--embedded", "g2p-en", "cellular batching")

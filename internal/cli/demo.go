@@ -66,7 +66,8 @@ prints what comes back as it comes, then what the step loop did: phonemes of
 words, the continuation of a text, the language of a sentence, and the value of
 an expression that is a tree.
 
-Texts of your own go to g2p-en, or to --model.`,
+Texts of your own go to g2p-en, or to --model. Of the settings only
+CELLMQ_WEIGHTS and CELLMQ_ISA count.`,
 		Example: `  cellmq demo
   cellmq demo "cellular batching" serendipity
   cellmq demo --model langid "Todos los seres humanos nacen libres"`,
@@ -119,7 +120,12 @@ func (r *demoRequest) label(several bool) string {
 
 // demo runs everything and shows it.
 func demo(ctx context.Context, requests []demoRequest, s streams) (err error) {
+	env, err := worker.DefaultConfig().FromEnv()
+	if err != nil {
+		return usageError{err}
+	}
 	cfg := worker.DefaultConfig()
+	cfg.Weights, cfg.ISA = env.Weights, env.ISA // how the models compute; the rest is the demo's
 	for _, r := range requests {
 		if !slices.Contains(cfg.Models, r.model) {
 			cfg.Models = append(cfg.Models, r.model)

@@ -54,7 +54,7 @@ func TestModels(t *testing.T) {
 			}
 			var ran atomic.Int64
 			run := serve(t, m).Run
-			err = m.VerifyGolden(t.Context(), slots, func(ctx context.Context, r *models.Request) (models.Output, error) {
+			_, err = m.VerifyGolden(t.Context(), slots, func(ctx context.Context, r *models.Request) (models.Output, error) {
 				ran.Add(1)
 				return run(ctx, r)
 			})

@@ -12,87 +12,100 @@ const (
 	e3 = 0.008363232883680738
 	e4 = 0.0013926250831287747
 
-	// tanh x = x + x^3 (t0 + t1 x^2 + ... + t4 x^8) for |x| <= 0.625
-	t0       = -0.33333328944134355
-	t1       = 0.13332769736978253
-	t2       = -0.053850909578521004
-	t3       = 0.02099717899868272
-	t4       = -0.006096714165130913
-	tanhNear = 0.625
-
 	log2E = 1.4426950408889634
 	// ln 2 in two parts; the first has few bits, so that small multiples of it
 	// are exact.
 	ln2High = 0.693359375
 	ln2Low  = -2.1219444005469057e-4
-	// rounder added to and taken from a small number leaves its nearest integer.
-	rounder = 1.5 * (1 << 23)
+	// rounder added to and taken from a small number leaves its nearest integer;
+	// in between, the number's bits less roundedZero are that integer.
+	rounder     = 1.5 * (1 << 23)
+	roundedZero = 0x4b400000
 
-	expOverflow  = 88.722839  // e^x is beyond float32 from here on
-	expUnderflow = -103.97208 // e^x rounds to zero below
-	tanhFar      = 9.02       // tanh x rounds to 1 from here on
+	// Beyond these bounds e^x is infinite, or rounds to zero, whatever x is.
+	expHigh = 89
+	expLow  = -104
+	// From here on tanh x is 1, to float32's precision.
+	tanhHigh = 10
 )
 
-// Exp returns e^x within 2 units in the last place. It is +Inf and 0 beyond
+// exp returns e^x within 2 units in the last place. It is +Inf and 0 beyond
 // what float32 can hold; a NaN stays one.
-func Exp(x float32) float32 {
-	switch {
-	case x != x:
-		return x
-	case x > expOverflow:
-		return float32(math.Inf(1))
-	case x < expUnderflow:
-		return 0
+//
+// It has no branches, so that a vector unit can do the same: x is clamped to
+// where the result is constant, and the power of two comes in two factors,
+// because 2^n alone can lie outside float32's range. Only the last of the
+// products rounds, so that one scaling that rounds once does the same.
+func exp(x float32) float32 {
+	if x > expHigh {
+		x = expHigh
 	}
-	n := float32(x*log2E) + rounder
-	n -= rounder
-	r := x - float32(n*ln2High)
-	r -= float32(n * ln2Low)
-	p := float32(e4*r) + e3
-	p = float32(p*r) + e2
-	p = float32(p*r) + e1
-	p = float32(p*r) + e0
-	y := float32(float32(r*r)*p) + r
-	y++
-	// Two factors, because 2^n alone can lie outside float32's range.
-	i := int32(n)
-	half := i >> 1
-	return y * powerOfTwo(half) * powerOfTwo(i-half)
+	if x < expLow {
+		x = expLow
+	}
+	below, n := power(x)
+	y := 1 + below
+	half := n >> 1
+	return float32(y*powerOfTwo(half)) * powerOfTwo(n-half)
+}
+
+// power returns e^x in parts: e^x = 2^n (1 + below).
+func power(x float32) (below float32, n int32) {
+	t := fma(x, log2E, rounder)
+	nearest := t - rounder
+	r := fma(-nearest, ln2High, x)
+	r = fma(-nearest, ln2Low, r)
+	p := fma(e4, r, e3)
+	p = fma(p, r, e2)
+	p = fma(p, r, e1)
+	p = fma(p, r, e0)
+	return fma(float32(r*r), p, r), int32(math.Float32bits(t)) - roundedZero
 }
 
 // powerOfTwo returns 2^n for -126 <= n <= 127.
 func powerOfTwo(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
 
-// Sigmoid returns 1 / (1 + e^-x) within 3 units in the last place. A NaN stays
+// sigmoid returns 1 / (1 + e^-x) within 3 units in the last place. A NaN stays
 // one.
-func Sigmoid(x float32) float32 { return 1 / (1 + Exp(-x)) }
+func sigmoid(x float32) float32 { return 1 / (1 + exp(-x)) }
 
-// Tanh returns the hyperbolic tangent within 2 units in the last place, near
+// tanh returns the hyperbolic tangent within 3 units in the last place, near
 // zero too. A NaN stays one.
-func Tanh(x float32) float32 {
-	a := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
-	switch {
-	case x != x:
-		return x
-	case a < tanhNear:
-		u := float32(x * x)
-		p := float32(t4*u) + t3
-		p = float32(p*u) + t2
-		p = float32(p*u) + t1
-		p = float32(p*u) + t0
-		return float32(float32(x*u)*p) + x
-	case a < tanhFar:
-		a = 1 - 2/(Exp(2*a)+1)
-	default:
-		a = 1
+//
+// It is m/(m+2) with m = e^2|x| - 1, and m is 2^n below + (2^n - 1): where x is
+// small n is 0, and m has all its bits.
+func tanh(x float32) float32 {
+	a := abs(x)
+	if a > tanhHigh {
+		a = tanhHigh
 	}
-	return math.Float32frombits(math.Float32bits(a) | math.Float32bits(x)&(1<<31))
+	below, n := power(a + a)
+	scale := powerOfTwo(n)
+	m := fma(below, scale, scale-1)
+	m /= m + 2
+	return math.Float32frombits(math.Float32bits(m) | math.Float32bits(x)&(1<<31))
 }
 
-// TanhRow applies [Tanh] in place.
-func TanhRow(v []float32) {
+// abs returns |x|, also of a NaN.
+func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
+
+// block is how many elements of a vector a routine is given at a time, so that
+// a call stays far below 100 microseconds: nothing can interrupt assembly. A
+// sum over more elements than that is the sum of the blocks' sums, in order.
+const block = 1 << 15
+
+// Tanh replaces each element by its hyperbolic tangent, within 3 units in the
+// last place.
+func (t *Table) Tanh(v []float32) {
+	for ; len(v) > block; v = v[block:] {
+		t.tanh(v[:block])
+	}
+	t.tanh(v)
+}
+
+func tanhRow(v []float32) {
 	for i, x := range v {
-		v[i] = Tanh(x)
+		v[i] = tanh(x)
 	}
 }
 

@@ -1,59 +1,80 @@
 package kernel
 
-// LSTM turns the pre-activations of a row, [i f g o] of hidden values each,
-// into the new hidden state h and cell state cOut. All but gates have length
-// hidden.
-func LSTM(gates, c, h, cOut []float32) {
-	n := len(h)
-	gi, gf, gg, out := gates[:n], gates[n:2*n], gates[2*n:3*n], gates[3*n:4*n]
-	c, cOut = c[:n], cOut[:n]
+// The routines below turn the pre-activations of a row into new states. They
+// work on one group of panels (see [Table.Interleaved]): the gates lie Width
+// values apart, and the states hold at most Width units. States may be shorter
+// than the panels, and an input may be the same slice as an output.
+
+// LSTM turns the pre-activations [i f g o] and the cell state c into the new
+// cell state cOut and the hidden state h.
+func (t *Table) LSTM(gates, c, cOut, h []float32) {
+	t.checkGates(gates, 4, len(h), len(c), len(cOut))
+	t.lstm(gates, t.Width, c, cOut, h)
+}
+
+// GRU turns the pre-activations [nx r z nh] and the hidden state h into the
+// new hidden state hOut. nx and nh are the parts of the candidate that come
+// from the input and from the state.
+func (t *Table) GRU(gates, h, hOut []float32) {
+	t.checkGates(gates, 4, len(h), len(hOut), len(h))
+	t.gru(gates, t.Width, h, hOut)
+}
+
+// TreeLeaf turns the pre-activations [i o u] of a leaf into its hidden state h
+// and cell state c.
+func (t *Table) TreeLeaf(gates, h, c []float32) {
+	t.checkGates(gates, 3, len(h), len(c), len(c))
+	t.treeLeaf(gates, t.Width, h, c)
+}
+
+// TreeNode turns the pre-activations [i o u left-f right-f] of an inner node
+// and the cell states of its children into its hidden state h and cell state
+// c.
+func (t *Table) TreeNode(gates, left, right, h, c []float32) {
+	t.checkGates(gates, 5, len(h), len(left), len(right))
+	t.checkGates(gates, 5, len(h), len(c), len(c))
+	t.treeNode(gates, t.Width, left, right, h, c)
+}
+
+// checkGates panics unless the states have one length, which the kernels rely
+// on for their bounds.
+func (t *Table) checkGates(gates []float32, count, units, a, b int) {
+	if units > t.Width || a != units || b != units || len(gates) < count*t.Width {
+		panic("kernel: states of different lengths, or gates too short for them")
+	}
+}
+
+func lstm(gates []float32, stride int, c, cOut, h []float32) {
 	for j := range h {
-		keep := float32(Sigmoid(gf[j]) * c[j])
-		next := float32(Sigmoid(gi[j])*Tanh(gg[j])) + keep
+		keep := float32(sigmoid(gates[stride+j]) * c[j])
+		next := fma(sigmoid(gates[j]), tanh(gates[2*stride+j]), keep)
 		cOut[j] = next
-		h[j] = Sigmoid(out[j]) * Tanh(next)
+		h[j] = sigmoid(gates[3*stride+j]) * tanh(next)
 	}
 }
 
-// GRU turns the pre-activations of a row into the new hidden state hOut: rz
-// holds those of the reset and the update gate, nx and nh the parts of the
-// candidate that come from the input and from the state.
-func GRU(rz, nx, nh, h, hOut []float32) {
-	n := len(hOut)
-	r, z := rz[:n], rz[n:2*n]
-	nx, nh, h = nx[:n], nh[:n], h[:n]
+func gru(gates []float32, stride int, h, hOut []float32) {
 	for j := range hOut {
-		candidate := Tanh(float32(Sigmoid(r[j])*nh[j]) + nx[j])
-		update := Sigmoid(z[j])
-		hOut[j] = float32((1-update)*candidate) + float32(update*h[j])
+		candidate := tanh(fma(sigmoid(gates[stride+j]), gates[3*stride+j], gates[j]))
+		update := sigmoid(gates[2*stride+j])
+		hOut[j] = fma(update, h[j]-candidate, candidate)
 	}
 }
 
-// TreeLeaf turns the pre-activations of a leaf, [i o u] of hidden values each,
-// into its hidden state h and cell state c.
-func TreeLeaf(gates, h, c []float32) {
-	n := len(h)
-	gi, out, gu := gates[:n], gates[n:2*n], gates[2*n:3*n]
-	c = c[:n]
+func treeLeaf(gates []float32, stride int, h, c []float32) {
 	for j := range h {
-		next := Sigmoid(gi[j]) * Tanh(gu[j])
+		next := sigmoid(gates[j]) * tanh(gates[2*stride+j])
 		c[j] = next
-		h[j] = Sigmoid(out[j]) * Tanh(next)
+		h[j] = sigmoid(gates[stride+j]) * tanh(next)
 	}
 }
 
-// TreeNode turns the pre-activations of an inner node, [i o u left-f right-f]
-// of hidden values each, and the cell states of its children into its hidden
-// state h and cell state c.
-func TreeNode(gates, left, right, h, c []float32) {
-	n := len(h)
-	gi, out, gu := gates[:n], gates[n:2*n], gates[2*n:3*n]
-	fl, fr := gates[3*n:4*n], gates[4*n:5*n]
-	left, right, c = left[:n], right[:n], c[:n]
+func treeNode(gates []float32, stride int, left, right, h, c []float32) {
 	for j := range h {
-		next := float32(Sigmoid(gi[j])*Tanh(gu[j])) + float32(Sigmoid(fl[j])*left[j])
-		next += float32(Sigmoid(fr[j]) * right[j])
+		next := float32(sigmoid(gates[j]) * tanh(gates[2*stride+j]))
+		next = fma(sigmoid(gates[3*stride+j]), left[j], next)
+		next = fma(sigmoid(gates[4*stride+j]), right[j], next)
 		c[j] = next
-		h[j] = Sigmoid(out[j]) * Tanh(next)
+		h[j] = sigmoid(gates[stride+j]) * tanh(next)
 	}
 }

@@ -1,109 +1,69 @@
 package kernel
 
-const (
-	// chainColumns is how many columns advance side by side: enough chains to
-	// hide the latency of an addition, few enough to stay in registers.
-	chainColumns = 8
-	// chainInputs is how many inputs a turn of the loop takes. All products of
-	// the last one are formed before the chains advance, which spills some; the
-	// more inputs in a turn, the less that costs.
-	chainInputs = 4
-	// turn is the reach of a turn of the loop in a panel.
-	turn = (chainInputs-1)*PanelWidth + chainColumns
-	// halfPanel is how many columns of a panel are worked on before the next
-	// row: for 512 inputs their weights are 32 KiB and stay in the first-level
-	// cache.
-	halfPanel = PanelWidth / 2
-)
+import "fmt"
 
-// Accumulate adds a product to the first rows rows of y: for every output n,
-//
-//	y[r][n] = one chain over k in [from, from+width) of x[r][k-from] * m[n][k], starting with y[r][n]
-//
-// The stride of y is at least Padded(m.N), and what lies beyond m.N in a row
-// may be overwritten.
-func Accumulate(m *Matrix, y, x Rows, rows, from, width int) {
-	AccumulatePanels(m, y, x, rows, from, width, 0, m.Panels())
+// Input is a block of row vectors made ready for products with matrices of one
+// format and width. Its buffers grow to the largest block it has held.
+type Input struct {
+	x      Rows
+	width  int
+	format Format
+	table  *Table
+	codes  []byte    // Int8: codeStride for each row
+	scales []float32 // Int8: one for each row
+	stride int       // of codes
 }
 
-// AccumulatePanels does the part of [Accumulate] for the outputs of panels
-// first to last-1. Parts with different panels can run at the same time.
-func AccumulatePanels(m *Matrix, y, x Rows, rows, from, width, first, last int) {
-	for p := first; p < last; p++ {
-		w := m.panel(p)[from*PanelWidth : (from+width)*PanelWidth]
-		columns := min(PanelWidth, m.N-p*PanelWidth)
-		for half := 0; half < columns; half += halfPanel {
-			end := min(half+halfPanel, columns)
-			for r := range rows {
-				xr, yr := x.Row(r, width), y.Data[r*y.Stride+p*PanelWidth:]
-				for c := half; c < end; c += chainColumns {
-					chains((*[chainColumns]float32)(yr[c:]), xr, w, c)
-				}
-			}
-		}
+// Reset points the input at rows rows of x, of which the first width elements
+// count. Every row needs Prepare before a product reads it.
+func (in *Input) Reset(t *Table, f Format, x Rows, rows, width int) {
+	in.x, in.width, in.format, in.table = x, width, f, t
+	if f == Int8 {
+		in.resetCodes(rows)
 	}
 }
 
-// chains advances the chains of neighbouring columns over all of x.
-func chains(y *[chainColumns]float32, x, w []float32, column int) {
-	if len(x) == 0 {
+// Prepare makes rows from to to-1 ready. Different rows can be prepared at the
+// same time. For the formats F32 and BF16 it does nothing.
+func (in *Input) Prepare(from, to int) {
+	if in.format == Int8 {
+		in.table.quantize(in, from, to)
+	}
+}
+
+// Product computes panels first to last-1 for the first rows rows of x: with
+// c = (p-first)*Width + column,
+//
+//	y[r][c] = one chain over k of x[r][k] * m[p][k][column] that starts with init[r][c]
+//
+// init may be y, or, with a stride of 0, a bias for all rows. y and init have
+// (last-first)*Width columns. Calls for different panels can run at the same
+// time.
+func (m *Matrix) Product(y, init Rows, x *Input, rows, first, last int) {
+	if x.width != m.K || x.format != m.Format || x.table != m.table {
+		panic(fmt.Sprintf("kernel: input of %d %v values for a matrix of %d %v inputs", x.width, x.format, m.K, m.Format))
+	}
+	if first < 0 || last > len(m.Panels) {
+		panic(fmt.Sprintf("kernel: panels %d to %d of %d", first, last, len(m.Panels)))
+	}
+	if rows < 1 || first >= last {
 		return
 	}
-	a0, a1, a2, a3 := y[0], y[1], y[2], y[3]
-	a4, a5, a6, a7 := y[4], y[5], y[6], y[7]
-	w = w[column:]
-	for len(x) >= chainInputs && len(w) >= turn {
-		k := (*[turn]float32)(w)
-		v := x[0]
-		a0 = float32(v*k[0]) + a0
-		a1 = float32(v*k[1]) + a1
-		a2 = float32(v*k[2]) + a2
-		a3 = float32(v*k[3]) + a3
-		a4 = float32(v*k[4]) + a4
-		a5 = float32(v*k[5]) + a5
-		a6 = float32(v*k[6]) + a6
-		a7 = float32(v*k[7]) + a7
-		v = x[1]
-		a0 = float32(v*k[32]) + a0
-		a1 = float32(v*k[33]) + a1
-		a2 = float32(v*k[34]) + a2
-		a3 = float32(v*k[35]) + a3
-		a4 = float32(v*k[36]) + a4
-		a5 = float32(v*k[37]) + a5
-		a6 = float32(v*k[38]) + a6
-		a7 = float32(v*k[39]) + a7
-		v = x[2]
-		a0 = float32(v*k[64]) + a0
-		a1 = float32(v*k[65]) + a1
-		a2 = float32(v*k[66]) + a2
-		a3 = float32(v*k[67]) + a3
-		a4 = float32(v*k[68]) + a4
-		a5 = float32(v*k[69]) + a5
-		a6 = float32(v*k[70]) + a6
-		a7 = float32(v*k[71]) + a7
-		v = x[3]
-		a0 = float32(v*k[96]) + a0
-		a1 = float32(v*k[97]) + a1
-		a2 = float32(v*k[98]) + a2
-		a3 = float32(v*k[99]) + a3
-		a4 = float32(v*k[100]) + a4
-		a5 = float32(v*k[101]) + a5
-		a6 = float32(v*k[102]) + a6
-		a7 = float32(v*k[103]) + a7
-		x = x[chainInputs:]
-		w = w[min(chainInputs*PanelWidth, len(w)):]
+	// The kernels have no bounds checks of their own.
+	width := (last - first) * m.table.Width
+	_, _, _ = y.Row(rows-1, width), init.Row(rows-1, width), x.x.Row(rows-1, m.K)
+	if m.K == 0 {
+		for r := range rows {
+			copy(y.Row(r, width), init.Row(r, width))
+		}
+		return
 	}
-	for i, v := range x {
-		k := (*[chainColumns]float32)(w[i*PanelWidth:])
-		a0 = float32(v*k[0]) + a0
-		a1 = float32(v*k[1]) + a1
-		a2 = float32(v*k[2]) + a2
-		a3 = float32(v*k[3]) + a3
-		a4 = float32(v*k[4]) + a4
-		a5 = float32(v*k[5]) + a5
-		a6 = float32(v*k[6]) + a6
-		a7 = float32(v*k[7]) + a7
+	switch m.Format {
+	case F32:
+		m.table.f32(m, y, init, x, rows, first, last)
+	case BF16:
+		m.table.bf16(m, y, init, x, rows, first, last)
+	case Int8:
+		m.table.int8(m, y, init, x, rows, first, last)
 	}
-	y[0], y[1], y[2], y[3] = a0, a1, a2, a3
-	y[4], y[5], y[6], y[7] = a4, a5, a6, a7
 }

@@ -2,146 +2,136 @@ package kernel_test
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/cellmq/cellmq/cellrt/cpu/internal/kernel"
 )
 
-func random(r *rand.Rand, n int) []float32 {
-	v := make([]float32, n)
-	for i := range v {
-		v[i] = float32(r.NormFloat64())
-	}
-	return v
-}
+// floats are the formats whose products are chains of float32.
+var floats = []kernel.Format{kernel.F32, kernel.BF16}
 
-// chain is the contract of [kernel.Accumulate] for one output, word for word.
-func chain(start float32, x, w []float32) float32 {
-	for k := range x {
-		start = float32(x[k]*w[k]) + start
-	}
-	return start
-}
-
-func TestAccumulate(t *testing.T) {
-	t.Parallel()
-	for _, shape := range []struct{ n, k int }{{1, 1}, {1, 7}, {31, 3}, {32, 4}, {33, 5}, {64, 32}, {87, 129}, {96, 2}, {130, 66}} {
-		for _, rows := range []int{1, 2, 3, 5} {
-			t.Run(fmt.Sprintf("%dx%d/%d", shape.n, shape.k, rows), func(t *testing.T) {
-				t.Parallel()
-				r := rand.New(rand.NewPCG(uint64(shape.n), uint64(shape.k)))
-				w, x, bias := random(r, shape.n*shape.k), random(r, rows*shape.k), random(r, shape.n)
-				m := kernel.Pack(shape.n, [][]float32{w}, []int{shape.k})
-				stride := kernel.Padded(shape.n)
-				y := kernel.Rows{Data: make([]float32, rows*stride), Stride: stride}
-				y.Fill(rows, bias)
-				in := kernel.Rows{Data: x, Stride: shape.k}
-				// In two parts, as a recurrent step does it.
-				cut := shape.k / 3
-				kernel.Accumulate(m, y, in, rows, 0, cut)
-				kernel.Accumulate(m, y, kernel.Rows{Data: x[cut:], Stride: shape.k}, rows, cut, shape.k-cut)
-				for row := range rows {
-					for n := range shape.n {
-						want := chain(bias[n], in.Row(row, shape.k), w[n*shape.k:(n+1)*shape.k])
-						if got := y.Row(row, shape.n)[n]; math.Float32bits(got) != math.Float32bits(want) {
-							t.Fatalf("row %d output %d = %x, want %x", row, n, got, want)
-						}
-					}
-				}
-			})
-		}
-	}
-}
-
-func TestPackConcatenates(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2))
-	const rows, a, b = 37, 5, 9
-	left, right := random(r, rows*a), random(r, rows*b)
-	m := kernel.Pack(rows, [][]float32{left, right}, []int{a, b})
-	x := random(r, a+b)
-	y := kernel.Rows{Data: make([]float32, kernel.Padded(rows)), Stride: kernel.Padded(rows)}
-	kernel.Accumulate(m, y, kernel.Rows{Data: x, Stride: a + b}, 1, 0, a+b)
-	for n := range rows {
-		want := chain(chain(0, x[:a], left[n*a:(n+1)*a]), x[a:], right[n*b:(n+1)*b])
-		if y.Data[n] != want {
-			t.Fatalf("output %d = %g, want %g", n, y.Data[n], want)
-		}
-	}
-}
-
-func TestAttend(t *testing.T) {
-	t.Parallel()
-	for _, shape := range []struct{ length, width int }{{0, 3}, {1, 1}, {3, 5}, {4, 8}, {9, 33}} {
-		t.Run(fmt.Sprintf("%dx%d", shape.length, shape.width), func(t *testing.T) {
+// everyTable runs a test for each table, with the portable one to compare with.
+func everyTable(t *testing.T, test func(t *testing.T, portable, table *kernel.Table)) {
+	t.Helper()
+	tables := kernel.Tables()
+	for _, table := range tables {
+		t.Run(table.Name, func(t *testing.T) {
 			t.Parallel()
-			r := rand.New(rand.NewPCG(3, uint64(shape.length)))
-			query, memory := random(r, shape.width), random(r, shape.length*shape.width)
-			out := random(r, shape.width)
-			kernel.Attend(query, memory, make([]float32, shape.length), out)
-
-			weights, sum := make([]float64, shape.length), 0.0
-			for i := range weights {
-				for j, q := range query {
-					weights[i] += float64(q) * float64(memory[i*shape.width+j])
-				}
-				weights[i] = math.Exp(weights[i])
-				sum += weights[i]
-			}
-			for j := range out {
-				want := 0.0
-				for i, w := range weights {
-					want += w / sum * float64(memory[i*shape.width+j])
-				}
-				if math.Abs(float64(out[j])-want) > 1e-5 {
-					t.Errorf("column %d = %g, want %g", j, out[j], want)
-				}
-			}
+			test(t, tables[0], table)
 		})
 	}
 }
 
-func BenchmarkAccumulate(b *testing.B) {
-	for _, shape := range []struct{ n, k int }{{1536, 512}, {87, 384}} {
-		for _, rows := range []int{1, 4, 16, 32} {
-			b.Run(fmt.Sprintf("%dx%d/rows=%d", shape.n, shape.k, rows), func(b *testing.B) {
-				r := rand.New(rand.NewPCG(1, 1))
-				m := kernel.Pack(shape.n, [][]float32{random(r, shape.n*shape.k)}, []int{shape.k})
-				x := kernel.Rows{Data: random(r, rows*shape.k), Stride: shape.k}
-				y := kernel.Rows{Data: make([]float32, rows*kernel.Padded(shape.n)), Stride: kernel.Padded(shape.n)}
-				bias := make([]float32, shape.n)
-				b.ReportAllocs()
-				for b.Loop() {
-					y.Fill(rows, bias)
-					kernel.Accumulate(m, y, x, rows, 0, shape.k)
-				}
-				flop := 2 * float64(rows) * float64(shape.n) * float64(shape.k) * float64(b.N)
-				b.ReportMetric(flop/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-			})
+func TestProductRows(t *testing.T) {
+	t.Parallel()
+	rows := []int{256}
+	for r := range 64 {
+		rows = append(rows, r+1)
+	}
+	everyTable(t, func(t *testing.T, portable, table *kernel.Table) {
+		for _, f := range floats {
+			for _, r := range rows {
+				p := random(r, 5*32+7, 13, 1)
+				p.same(t, p.compute(t, table, f, call{}), p.compute(t, portable, f, call{}))
+			}
 		}
-	}
+	})
 }
 
-func BenchmarkActivation(b *testing.B) {
-	r := rand.New(rand.NewPCG(1, 1))
-	v := random(r, 4096)
-	for _, bench := range []struct {
-		name string
-		f    func(float32) float32
-	}{{"sigmoid", kernel.Sigmoid}, {"tanh", kernel.Tanh}} {
-		b.Run(bench.name, func(b *testing.B) {
-			var sink float32
-			for b.Loop() {
-				for _, x := range v {
-					sink += bench.f(x)
+func TestProductInputs(t *testing.T) {
+	t.Parallel()
+	inputs := []int{127, 128, 512, 1000, 1001, 1023, 4099, 9001}
+	for k := range 71 {
+		inputs = append(inputs, k)
+	}
+	everyTable(t, func(t *testing.T, portable, table *kernel.Table) {
+		for _, f := range floats {
+			for _, k := range inputs {
+				for _, rows := range []int{1, 3, 6, 14} {
+					p := random(rows, 4*32, k, 2)
+					if k > 100 {
+						p = random(min(rows, 2), 99, k, 2)
+					}
+					p.same(t, p.compute(t, table, f, call{}), p.compute(t, portable, f, call{}))
 				}
 			}
-			if sink != sink {
-				b.Fatal("NaN")
+		}
+	})
+}
+
+func TestProductOutputs(t *testing.T) {
+	t.Parallel()
+	everyTable(t, func(t *testing.T, portable, table *kernel.Table) {
+		for _, f := range floats {
+			for _, n := range []int{1, 2, 15, 16, 17, 31, 32, 33, 63, 65, 87, 96, 129, 160, 257} {
+				for _, rows := range []int{1, 2, 3, 4, 5, 9} {
+					p := random(rows, n, 11, 3)
+					p.same(t, p.compute(t, table, f, call{padX: 3, padY: 5}), p.compute(t, portable, f, call{}))
+				}
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(v)), "ns/value")
-		})
+		}
+	})
+}
+
+// Whatever way a product is divided, the results are the same.
+func TestProductDivided(t *testing.T) {
+	t.Parallel()
+	calls := []call{
+		{step: 1},
+		{step: 2, inPlace: true},
+		{step: 3, padY: 1},
+		{step: 4, batch: 1, padX: 16},
+		{batch: 3},
+		{batch: 7, inPlace: true, padY: 33},
+		{cut: 1},
+		{cut: 22, inPlace: true, step: 1},
+		{cut: 31, batch: 5},
 	}
+	everyTable(t, func(t *testing.T, portable, table *kernel.Table) {
+		for _, f := range floats {
+			for _, p := range []product{random(1, 300, 45, 4), random(4, 300, 45, 4), random(19, 210, 45, 4)} {
+				want := p.compute(t, portable, f, call{})
+				for _, c := range calls {
+					t.Run(fmt.Sprintf("%v/%d/%+v", f, p.rows, c), func(t *testing.T) {
+						p.same(t, p.compute(t, table, f, c), want)
+					})
+				}
+			}
+		}
+	})
+}
+
+func TestProductBias(t *testing.T) {
+	t.Parallel()
+	everyTable(t, func(t *testing.T, portable, table *kernel.Table) {
+		for _, f := range floats {
+			for _, rows := range []int{2, 5, 40} {
+				p := random(rows, 100, 9, 5)
+				p.start = p.start[:p.n]
+				got := p.compute(t, table, f, call{})
+				repeated := p
+				repeated.start = nil
+				for range rows {
+					repeated.start = append(repeated.start, p.start...)
+				}
+				p.same(t, got, repeated.compute(t, portable, f, call{}))
+			}
+		}
+	})
+}
+
+func TestProductInterleaved(t *testing.T) {
+	t.Parallel()
+	everyTable(t, func(t *testing.T, portable, table *kernel.Table) {
+		for _, f := range floats {
+			for _, gates := range [][]int{{0, 1, 2, 3}, {2, 0, 1}, {1, 2, 0, 4, 3}} {
+				for _, hidden := range []int{5, 32, 43} {
+					p := random(6, len(gates)*hidden, 10, 6)
+					want := p.compute(t, portable, f, call{})
+					p.gates = gates
+					p.same(t, p.compute(t, table, f, call{step: len(gates)}), want)
+				}
+			}
+		}
+	})
 }

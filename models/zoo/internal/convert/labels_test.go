@@ -79,7 +79,7 @@ func verifyStored(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	go r.Serve(t.Context()) //nolint:errcheck // it ends with the test, whose requests have all ended by then
-	if err := m.VerifyGolden(t.Context(), 1, r.Run); err != nil {
+	if _, err := m.VerifyGolden(t.Context(), 1, r.Run); err != nil {
 		t.Error(err)
 	}
 	golden, err := os.ReadFile(filepath.Join(to, goldenFile))

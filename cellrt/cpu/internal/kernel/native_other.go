@@ -1,0 +1,6 @@
+//go:build !amd64 || purego
+
+package kernel
+
+// native returns the tables in assembly, of which this build has none.
+func native() []*Table { return nil }

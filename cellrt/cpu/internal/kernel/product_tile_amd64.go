@@ -1,0 +1,132 @@
+//go:build !purego
+
+package kernel
+
+import "unsafe"
+
+// maxTilePanels is how many panels a tile spans at most.
+const maxTilePanels = 4
+
+// tile advances a block of accumulators by k inputs: for each of its rows r and
+// the columns c of its panels,
+//
+//	y[r][c] = start[r][c] + x[r][0] w[0][c] + x[r][1] w[1][c] + ..
+//
+// with one fused chain each. Strides are in bytes; wStride leads from a panel
+// to the next. start may be y.
+type tile[T float32 | uint16] func(k int, x *float32, xStride int, w *T, wStride int, start *float32, startStride int, y *float32, yStride int)
+
+// tiling is the tiles of a tier for one format of weights, and how a product
+// is divided among them.
+type tiling[T float32 | uint16] struct {
+	// tiles has the tiles by panels and rows.
+	tiles [maxTilePanels + 1][]tile[T]
+	// ahead has tiles of one panel for aheadFrom rows and more that fetch weights
+	// into the cache long before their use. They are for the first rows of a
+	// panel.
+	ahead     []tile[T]
+	aheadFrom int
+	// spans is how many panels to take at once at most, by rows. The last one is
+	// for all higher numbers.
+	spans []int
+	// cut is how many inputs a tile of one panel takes in a call at most, an even
+	// number. A call cannot be preempted, so it has to last less than 100
+	// microseconds, even if the weights come from memory.
+	cut int
+}
+
+// operands are what a product works on: k inputs, and panels of weights that
+// are panel values long.
+type operands[T float32 | uint16] struct {
+	w           []T
+	panel       int
+	width       int
+	k           int
+	x, start, y Rows
+}
+
+// product computes panels first to last-1 of the first rows rows.
+func (t *tiling[T]) product(o *operands[T], rows, first, last int) {
+	span := t.spans[min(rows, len(t.spans)-1)]
+	for p := first; p < last; {
+		panels := share(last-p, span)
+		most := len(t.tiles[panels]) - 1
+		for r := 0; r < rows; {
+			count := share(rows-r, most)
+			f := t.tiles[panels][count]
+			if ahead := count - t.aheadFrom; r == 0 && panels == 1 && ahead >= 0 && ahead < len(t.ahead) {
+				f = t.ahead[ahead]
+			}
+			t.block(o, f, r, p, panels, (p-first)*o.width)
+			r += count
+		}
+		p += panels
+	}
+}
+
+// share returns the size of the first of the fewest even parts of n that are
+// not above most.
+func share(n, most int) int {
+	parts := (n + most - 1) / most
+	return (n + parts - 1) / parts
+}
+
+// block runs f over all inputs for the rows from r on and the panels from p on,
+// whose outputs start at column.
+func (t *tiling[T]) block(o *operands[T], f tile[T], r, p, panels, column int) {
+	const size = int(unsafe.Sizeof(float32(0)))
+	var weight T
+	wStride := o.panel * int(unsafe.Sizeof(weight))
+	x := o.x.Data[r*o.x.Stride:]
+	y := &o.y.Data[r*o.y.Stride+column]
+	start, startStride := &o.start.Data[r*o.start.Stride+column], o.start.Stride
+	for k := 0; k < o.k; {
+		count := min(o.k-k, t.cut/panels&^1)
+		f(count, &x[k], o.x.Stride*size, &o.w[p*o.panel+k*o.width], wStride, start, startStride*size, y, o.y.Stride*size)
+		start, startStride = y, o.y.Stride
+		k += count
+	}
+}
+
+// The spans below are the fastest ones measured with weights in the second and
+// in the third level of cache. Several panels at once feed chains enough for few
+// rows and use an input, or a widened weight, more often; one panel at a time
+// reads memory in one stream that can be prefetched.
+
+// avx2Products returns the products of AVX2. Its 16 registers hold 12
+// accumulators.
+func avx2Products() (f32, bf16 productFunc) {
+	f := &tiling[float32]{spans: []int{0, 4, 3, 2, 1, 2, 1, 2}, cut: cutBytes / (16 * 4)}
+	fillF32AVX2(f)
+	h := &tiling[uint16]{spans: []int{0, 4, 3, 3, 3, 1, 1, 3, 3, 1}, cut: cutBytes / (16 * 4)}
+	fillBF16AVX2(h)
+	return f32Product(f), bf16Product(h)
+}
+
+// avx512Products returns the products of AVX-512. Its 32 registers hold 28
+// accumulators.
+func avx512Products() (f32, bf16 productFunc) {
+	f := &tiling[float32]{spans: []int{0, 4, 4, 4, 3, 2, 2, 1}, cut: cutBytes / (32 * 4)}
+	fillF32AVX512(f)
+	h := &tiling[uint16]{spans: []int{0, 4, 4, 4, 3, 2}, cut: cutBytes / (32 * 4)}
+	fillBF16AVX512(h)
+	return f32Product(f), bf16Product(h)
+}
+
+// cutBytes is how many bytes of float32 weights a call reads at most: some 25
+// microseconds from memory.
+const cutBytes = 512 << 10
+
+func f32Product(t *tiling[float32]) productFunc {
+	return func(m *Matrix, y, start Rows, x *Input, rows, first, last int) {
+		width := m.table.Width
+		t.product(&operands[float32]{w: m.f32, panel: m.K * width, width: width, k: m.K, x: x.x, start: start, y: y}, rows, first, last)
+	}
+}
+
+func bf16Product(t *tiling[uint16]) productFunc {
+	return func(m *Matrix, y, start Rows, x *Input, rows, first, last int) {
+		width := m.table.Width
+		t.product(&operands[uint16]{w: m.bf16, panel: pairCount(m.K) * 2 * width, width: width, k: m.K, x: x.x, start: start, y: y}, rows, first, last)
+	}
+}

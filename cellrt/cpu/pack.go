@@ -1,0 +1,98 @@
+package cpu
+
+import (
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/cellrt/cpu/internal/kernel"
+)
+
+// mostGates is the most gates a recurrent operation has.
+const mostGates = 5
+
+// gateOrder is the order of a group's panels: which block of outputs of the
+// matrix each one is of.
+type gateOrder struct {
+	count int
+	gates [mostGates]int
+}
+
+// inOrder returns an order of the given gates.
+func inOrder(gates ...int) gateOrder {
+	o := gateOrder{count: len(gates)}
+	copy(o.gates[:], gates)
+	return o
+}
+
+// packKey names a range of columns of a matrix, packed in some order. A zero
+// order means plain panels.
+type packKey struct {
+	matrix  *cellrt.Matrix
+	from, k int
+	order   gateOrder
+	hidden  int
+}
+
+// packedMatrix is a packed matrix, and whether its bytes have been counted.
+type packedMatrix struct {
+	*kernel.Matrix
+	kept bool
+}
+
+// pack returns the matrix of a key, packed at most once. A step that holds it
+// calls keepMatrix.
+func (c *compiler) pack(key packKey) *packedMatrix {
+	if m := c.packed[key]; m != nil {
+		return m
+	}
+	panels := c.table.Plain(key.matrix.Rows)
+	if key.order.count > 0 {
+		panels = c.table.Interleaved(key.order.gates[:key.order.count], key.hidden)
+	}
+	w := kernel.Weights{Data: key.matrix.Data, Stride: key.matrix.Cols, From: key.from, K: key.k}
+	m := &packedMatrix{Matrix: c.table.Pack(c.format, w, panels)}
+	c.packed[key] = m
+	return m
+}
+
+// keepMatrix counts a matrix that a step holds.
+func (c *compiler) keepMatrix(m *packedMatrix) *kernel.Matrix {
+	if !m.kept {
+		m.kept = true
+		c.bytes += m.Bytes()
+	}
+	return m.Matrix
+}
+
+// input is a value that products read.
+type input struct {
+	value  cellrt.Value
+	width  int
+	number int  // among the inputs of the cell
+	first  bool // nothing has made it ready before
+}
+
+// input returns what a product needs to read v.
+func (c *cellCompiler) input(v cellrt.Value) input {
+	number, known := c.inputs[v]
+	if !known {
+		number = len(c.inputs)
+		c.inputs[v] = number
+	}
+	return input{value: v, width: c.cell.Width(v), number: number, first: !known}
+}
+
+// prepare makes an input ready for products, once in a batch.
+func (b *batch) prepare(in *input) {
+	if !in.first {
+		return
+	}
+	b.inputs[in.number].Reset(b.table, b.format, b.value(in.value), len(b.rows), in.width)
+	if b.format == kernel.Int8 {
+		b.eachRow(in, in.width*copyWork)
+	}
+}
+
+// pieces prepares rows.
+func (in *input) pieces(b *batch, _, from, to int) { b.inputs[in.number].Prepare(from, to) }
+
+// source returns a prepared input.
+func (b *batch) source(in *input) *kernel.Input { return &b.inputs[in.number] }
