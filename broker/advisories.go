@@ -78,13 +78,12 @@ func (c *Conn) advisories(ctx context.Context, handle func(context.Context, Advi
 		poll, cancel := context.WithTimeout(ctx, advisoryPoll)
 		m, err := nextMessage(poll, consumer)
 		cancel()
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
 			return err
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if m == nil { // the poll is over
+		case m == nil: // the poll is over
 			continue
 		}
 		if err := c.advise(ctx, m, handle); err != nil {

@@ -34,6 +34,17 @@
 // The final frame and the settlement travel on one connection, in that order,
 // so the server processes them in that order and no flush is needed.
 //
+// # Stores
+//
+// Five streams beside the work queue keep what must outlive a worker: the one
+// terminal frame of each durable request ([Finals]), which is what fences two
+// workers that hold the same lease; what is remembered of an interrupted run
+// ([State]); the frames of mode resume ([Conn.OutFrames]); dead letters
+// ([Letter]); and the server's word that it gave a request up ([Conn.Advisories]).
+// They are ensured with the work queue, by whoever finds one missing, and by
+// every Finals after a reconnection. Records are read by direct gets; no
+// consumer exists per client or request.
+//
 // # Hostile input
 //
 // Payloads are scanned before a decoder touches them: nesting, declared

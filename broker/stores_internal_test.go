@@ -27,7 +27,6 @@ type fakeServer struct {
 	script []string
 	asked  []string // "put" or "look", and when
 	start  time.Time
-	stored *StoredFinal
 	ensure int
 }
 
