@@ -144,8 +144,11 @@ func (s *Service) takeOut(ctx context.Context, client string, m cancelMessage) (
 		return CancelUnknown, nil // a malformed one is refused when it is taken
 	}
 	q, err := s.conn.Queue(ctx, r.Model, r.Priority)
-	if err != nil || m.Sequence <= q.Delivered {
-		return CancelUnknown, err // a worker has it, or will
+	if err != nil && !errors.Is(err, ErrNotStored) {
+		return CancelUnknown, err
+	}
+	if m.Sequence <= q.Delivered {
+		return CancelUnknown, nil // a worker has it, or will
 	}
 	frame, err := AppendFrame(nil, r.Encoding, cancelledFinal(d, time.Now()))
 	if err != nil {
