@@ -55,7 +55,9 @@ type Config struct {
 	// Prefix of all subjects. Default "infer".
 	Prefix string
 	// ReplyPrefixes are the subject prefixes that the Infer-Reply-To header may
-	// name. Default {"_INBOX."}; set to an empty, non-nil slice to allow none.
+	// name; an empty, non-nil slice allows none. Default "_INBOX.", and none while
+	// the server wants users to authenticate: the header would get around their
+	// permissions.
 	ReplyPrefixes []string
 	// MaxPayload bounds a request's payload, bytes. Default 1 MiB less 64 KiB
 	// of headroom for headers; never above what the server takes.
@@ -132,9 +134,6 @@ func (cfg Config) WithDefaults() Config {
 	orDefault(&cfg.MaxPayload, defaultMaxPayload-headerHeadroom)
 	orDefault(&cfg.AckWait, defaultAckWait)
 	orDefault(&cfg.LeaseMargin, cfg.AckWait/10)
-	if cfg.ReplyPrefixes == nil {
-		cfg.ReplyPrefixes = []string{"_INBOX."}
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -199,7 +199,15 @@ func (c *Conn) NATS() *nats.Conn { return c.nc }
 func (c *Conn) MaxPayload() int { return c.cfg.MaxPayload }
 
 func (c *Conn) decoder() *decoder {
-	return &decoder{subjects: c.subjects, replyPrefixes: c.cfg.ReplyPrefixes, maxPayload: c.cfg.MaxPayload}
+	return &decoder{subjects: c.subjects, replyPrefixes: c.cfg.ReplyPrefixes, maxPayload: c.cfg.MaxPayload, authorized: c.authorized}
+}
+
+// authorized reports whether users have permissions: the server wants them to
+// authenticate, or this connection does so although the server would take
+// others too.
+func (c *Conn) authorized() bool {
+	o := &c.nc.Opts
+	return c.nc.AuthRequired() || o.Nkey != "" || o.UserJWT != nil || o.User != "" || o.Token != "" || strings.Contains(o.Url, "@")
 }
 
 // Close sends what is buffered, waits for that at most as long as ctx lives

@@ -23,9 +23,14 @@ type message struct {
 // it returns beside an error can be answered, unless its Reply is empty.
 type decoder struct {
 	subjects      subjects
-	replyPrefixes []string
+	replyPrefixes []string // nil: inboxes, as long as users have no permissions
 	maxPayload    int
+	// authorized reports whether users have permissions, which a reply that the
+	// client chooses must not get around. Nil: no.
+	authorized func() bool
 }
+
+func (d *decoder) usersHavePermissions() bool { return d.authorized != nil && d.authorized() }
 
 // durable decodes a message of the request stream.
 func (d *decoder) durable(m message, sequence uint64, published, now time.Time) (*Request, *Error) {
@@ -77,17 +82,21 @@ func requestHash(subject string, payload []byte) uint64 {
 	return binary.BigEndian.Uint64(h.Sum(sum[:0]))
 }
 
-// core decodes a core request. Without a usable reply subject the request's
-// Reply is empty.
+// core decodes a core request. A client that the subject names may have its
+// frames below its own infer.out only. Without a usable reply subject the
+// request's Reply is empty.
 func (d *decoder) core(model string, m message, now time.Time) (*Request, *Error) {
 	r := &Request{Model: model, Priority: Std, Published: now}
 	var err *Error
-	client, own := d.subjects.outClient(m.reply)
-	if own {
-		r.Client = client
+	client, allowed := d.subjects.realtimeClient(model, m.subject)
+	if allowed {
+		allowed = d.subjects.owns(client, m.reply)
+	} else {
+		client, _ = d.subjects.outClient(m.reply)
+		allowed = d.subjects.replyAllowed(m.reply, d.usersHavePermissions())
 	}
-	if d.subjects.replyAllowed(m.reply) {
-		r.Reply = m.reply
+	if allowed {
+		r.Client, r.Reply = client, m.reply
 	} else {
 		err = badRequest("reply subject %q: missing or not allowed", clip(m.reply))
 	}
@@ -106,6 +115,9 @@ func badID(id string) *Error {
 }
 
 func (d *decoder) replyToAllowed(to string) bool {
+	if d.replyPrefixes == nil {
+		return isInbox(to) && !d.usersHavePermissions()
+	}
 	for _, p := range d.replyPrefixes {
 		if strings.HasPrefix(to, p) && len(to) > len(p) && publishable(to) {
 			return true

@@ -78,11 +78,7 @@ func (s *Service) resumeFor(subject, reply string, payload []byte) (m resumeMess
 
 // ownReply reports whether what concerns a client may be sent to reply.
 func (c *Conn) ownReply(client, reply string) bool {
-	if owner, ok := c.subjects.outClient(reply); ok {
-		return owner == client
-	}
-	const inbox = "_INBOX."
-	return !c.nc.AuthRequired() && len(reply) > len(inbox) && reply[:len(inbox)] == inbox && publishable(reply)
+	return c.subjects.owns(client, reply) || !c.authorized() && isInbox(reply)
 }
 
 // resumeRunning has the worker that runs a request bring its readers up to

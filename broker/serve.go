@@ -138,11 +138,16 @@ func (s *Service) register(svc micro.Service) error {
 		if !ValidModel(m.Name) {
 			return fmt.Errorf("model %q is not [a-z0-9-]{1,%d}", m.Name, maxModelName)
 		}
-		err := svc.AddEndpoint(m.Name, micro.HandlerFunc(func(r micro.Request) { s.realtime(m.Name, r) }),
-			micro.WithEndpointSubject(s.conn.subjects.realtime(m.Name)),
-			micro.WithEndpointMetadata(m.metadata()))
-		if err != nil {
-			return fmt.Errorf("endpoint of model %s: %w", m.Name, err)
+		handle := micro.HandlerFunc(func(r micro.Request) { s.realtime(m.Name, r) })
+		// No model's name has the character that tells the two endpoints apart.
+		for _, e := range []endpoint{
+			{name: m.Name, subject: s.conn.subjects.realtime(m.Name)},
+			{name: m.Name + "_client", subject: s.conn.subjects.realtimeOf(m.Name, "*")},
+		} {
+			err := svc.AddEndpoint(e.name, handle, micro.WithEndpointSubject(e.subject), micro.WithEndpointMetadata(m.metadata()))
+			if err != nil {
+				return fmt.Errorf("endpoint of model %s: %w", m.Name, err)
+			}
 		}
 	}
 	for _, e := range s.endpoints() {

@@ -83,6 +83,16 @@ func (s subjects) queue(model string, p Priority) string {
 
 func (s subjects) realtime(model string) string { return string(s) + ".rt." + model }
 
+// realtimeOf is realtime for a client that names itself, which permissions on
+// subjects can hold it to.
+func (s subjects) realtimeOf(model, client string) string { return s.realtime(model) + "." + client }
+
+// realtimeClient takes the client out of a subject of realtimeOf; ok is false
+// for one of realtime.
+func (s subjects) realtimeClient(model, subject string) (client string, ok bool) {
+	return strings.CutPrefix(subject, s.realtimeOf(model, ""))
+}
+
 func (s subjects) out(client, id string) string { return string(s) + ".out." + client + "." + id }
 
 // outResume is where the frames of mode resume go: a stream keeps them.
@@ -126,10 +136,30 @@ func (s subjects) outClient(subject string) (client string, ok bool) {
 	return client, ok && ValidClient(client) && ValidID(id)
 }
 
-// replyAllowed reports whether frames of a core request may go to reply. The
+// inbox starts the inboxes that libraries make unless they are told otherwise.
+const inbox = "_INBOX."
+
+// isInbox reports whether reply is an inbox of that kind.
+func isInbox(reply string) bool {
+	return len(reply) > len(inbox) && strings.HasPrefix(reply, inbox) && publishable(reply)
+}
+
+// owns reports whether reply is one that only this client hears: below
+// infer.out.<client>.
+func (s subjects) owns(client, reply string) bool {
+	own := s.out(client, "")
+	return ValidClient(client) && len(reply) > len(own) && strings.HasPrefix(reply, own) && publishable(reply)
+}
+
+// replyAllowed reports whether what anybody asked for may go to reply. The
 // worker's permissions are wider than the client's, so a reply into the
 // server's own subjects or into ours, other than a token stream, is refused.
-func (s subjects) replyAllowed(reply string) bool {
+// Where users have permissions only an inbox is left: anything else may be
+// somebody's.
+func (s subjects) replyAllowed(reply string, authorized bool) bool {
+	if authorized {
+		return isInbox(reply)
+	}
 	if strings.HasPrefix(reply, string(s)+".") {
 		_, ok := s.outClient(reply)
 		return ok
