@@ -228,7 +228,7 @@ func (c *Client) build(ctx context.Context, model string, o *RequestOptions) (*n
 	}
 	m := &nats.Msg{Subject: c.subjects.request(model, o.Priority, c.cfg.Name), Data: payload, Header: c.headers(ctx, o)}
 	if o.Realtime {
-		m.Subject = c.subjects.realtime(model)
+		m.Subject = c.subjects.realtimeOf(model, c.cfg.Name)
 	}
 	m.Reply = c.subjects.out(c.cfg.Name, o.ID)
 	return m, newStream(c, model, o), nil
@@ -259,6 +259,7 @@ func (c *Client) headers(ctx context.Context, o *RequestOptions) nats.Header {
 	}
 	if !deadline.IsZero() {
 		set(HeaderDeadline, strconv.FormatInt(deadline.UnixMilli(), 10))
+		set(HeaderTimeout, strconv.FormatInt(max(time.Until(deadline).Milliseconds(), 1), 10))
 		if !o.Realtime { // whole seconds, rounded up; the server takes no less than one
 			left := int64(max(time.Until(deadline), time.Second) + time.Second - 1)
 			set(HeaderTTL, strconv.FormatInt(left/int64(time.Second), 10))

@@ -187,7 +187,6 @@ func TestBadRequests(t *testing.T) {
 		{"deadline text", hdr(HeaderDeadline, "soon"), ok, CodeBadRequest, HeaderDeadline},
 		{"deadline passed", hdr(HeaderDeadline, "999999"), ok, CodeDeadlineExceeded, "deadline"},
 		{"mode", hdr(HeaderMode, "fast"), ok, CodeBadRequest, HeaderMode},
-		{"resume", hdr(HeaderMode, "resume"), ok, CodeUnsupportedParameter, HeaderMode},
 		{"on gone", hdr(HeaderOnGone, "x"), ok, CodeBadRequest, HeaderOnGone},
 		{"version", hdr(HeaderVersion, strings.Repeat("1", 65)), ok, CodeBadRequest, HeaderVersion},
 		{"reply-to", hdr(HeaderReplyTo, "$JS.API.STREAM.DELETE.INFER"), ok, CodeBadRequest, HeaderReplyTo},

@@ -14,6 +14,7 @@ const (
 	HeaderID          = "Nats-Msg-Id"
 	HeaderTTL         = "Nats-TTL"
 	HeaderDeadline    = "Infer-Deadline"
+	HeaderTimeout     = "Infer-Timeout"
 	HeaderMode        = "Infer-Mode"
 	HeaderOnGone      = "Infer-On-Gone"
 	HeaderVersion     = "Infer-Version"
@@ -36,7 +37,8 @@ const (
 const (
 	maxVersion     = 64
 	maxTraceParent = 128
-	maxDeadlineMS  = 1 << 53 // the largest integer that every JSON reader keeps
+	maxDeadlineMS  = 1 << 53                // the largest integer that every JSON reader keeps
+	maxTimeoutMS   = 365 * 24 * 3600 * 1000 // longer is as good as none
 )
 
 // headerValue finds a header whatever the case of its name, since not every
@@ -66,7 +68,7 @@ func readHeaders(r *Request, h nats.Header, now time.Time) *Error {
 	if t := headerValue(h, HeaderTraceParent); len(t) <= maxTraceParent && printable(t) {
 		r.TraceParent = t
 	}
-	err := readDeadline(r, headerValue(h, HeaderDeadline), now)
+	err := readDeadline(r, headerValue(h, HeaderDeadline), headerValue(h, HeaderTimeout), now)
 	for _, e := range []*Error{
 		readMode(r, headerValue(h, HeaderMode)),
 		readOnGone(r, headerValue(h, HeaderOnGone)),
@@ -79,19 +81,37 @@ func readHeaders(r *Request, h nats.Header, now time.Time) *Error {
 	return err
 }
 
-func readDeadline(r *Request, v string, now time.Time) *Error {
-	if v == "" {
+// readDeadline reads the budget as a time and as a duration. The duration counts
+// from publication, by the server's clock, and wins: the client's may be wrong.
+func readDeadline(r *Request, deadline, timeout string, now time.Time) *Error {
+	switch {
+	case timeout != "":
+		ms, err := milliseconds(HeaderTimeout, timeout)
+		if err != nil {
+			return err
+		}
+		r.Deadline = r.Published.Add(time.Duration(min(ms, maxTimeoutMS)) * time.Millisecond)
+	case deadline != "":
+		ms, err := milliseconds(HeaderDeadline, deadline)
+		if err != nil {
+			return err
+		}
+		r.Deadline = time.UnixMilli(ms)
+	default:
 		return nil
 	}
-	ms, err := strconv.ParseInt(v, 10, 64)
-	if err != nil || ms <= 0 || ms > maxDeadlineMS {
-		return badRequest("%s %q: not a positive number of milliseconds", HeaderDeadline, clip(v))
-	}
-	r.Deadline = time.UnixMilli(ms)
 	if !now.Before(r.Deadline) {
 		return NewError(CodeDeadlineExceeded, fmt.Sprintf("deadline passed %v ago", now.Sub(r.Deadline).Round(time.Millisecond)))
 	}
 	return nil
+}
+
+func milliseconds(header, v string) (int64, *Error) {
+	ms, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || ms <= 0 || ms > maxDeadlineMS {
+		return 0, badRequest("%s %q: not a positive number of milliseconds", header, clip(v))
+	}
+	return ms, nil
 }
 
 func readMode(r *Request, v string) *Error {
@@ -105,7 +125,11 @@ func readMode(r *Request, v string) *Error {
 		}
 		r.Mode = ModeResume
 	default:
-		return badRequest("%s %q: not stream, final or resume", HeaderMode, clip(v))
+		modes := "stream or final"
+		if r.Durable {
+			modes = "stream, final or resume"
+		}
+		return badRequest("%s %q: not %s", HeaderMode, clip(v), modes)
 	}
 	return nil
 }
