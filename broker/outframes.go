@@ -22,7 +22,7 @@ func (c *Conn) OutFrames(ctx context.Context, client, id string, from uint64, n 
 	if err := checkOwner(client, id); err != nil {
 		return nil, next, fmt.Errorf("read frames: %w", err)
 	}
-	err = c.readFrom(ctx, c.cfg.Stream.out(), c.subjects.stored(client, id), from, n, func(r *record) bool {
+	err = c.readFrom(ctx, c.cfg.Stream.out(), c.subjects.outResume(client, id), from, n, func(r *record) bool {
 		frames = append(frames, OutFrame{Sequence: r.sequence, Payload: r.data})
 		next = r.sequence + 1
 		return len(frames) < n

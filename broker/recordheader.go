@@ -23,10 +23,9 @@ const (
 )
 
 // The subjects and names of the stores.
-func (s subjects) final(client, id string) string  { return string(s) + ".final." + client + "." + id }
-func (s subjects) state(client, id string) string  { return string(s) + ".state." + client + "." + id }
-func (s subjects) letter(model string) string      { return string(s) + ".dlq." + model }
-func (s subjects) stored(client, id string) string { return string(s) + ".outr." + client + "." + id }
+func (s subjects) final(client, id string) string { return string(s) + ".final." + client + "." + id }
+func (s subjects) state(client, id string) string { return string(s) + ".state." + client + "." + id }
+func (s subjects) letter(model string) string     { return string(s) + ".dlq." + model }
 
 func (s *StreamConfig) finals() string     { return s.Name + "_FINAL" }
 func (s *StreamConfig) states() string     { return s.Name + "_STATE" }

@@ -1,0 +1,112 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
+
+// StoredFinal is the one terminal frame of a durable request, as the stream of
+// finals keeps it.
+type StoredFinal struct {
+	// Client and ID name the request. Ids are unique per client.
+	Client, ID string
+	// Worker, Epoch and Attempt name the lease whose holder stored the frame.
+	Worker         string
+	Epoch, Attempt uint64
+	// Request is the [Request.Hash] of the request that the frame answers: an id
+	// that comes again with something else has another one.
+	Request uint64
+	// Encoding of Frame.
+	Encoding Encoding
+	// Frame is the encoded terminal frame.
+	Frame []byte
+}
+
+// lease names the lease as the record does.
+func (s *StoredFinal) lease() string {
+	return s.Worker + "/" + strconv.FormatUint(s.Epoch, 10) + "/" + strconv.FormatUint(s.Attempt, 10)
+}
+
+// message returns the record. Storing it fails when there is one.
+func (s *StoredFinal) message(subject string) (*nats.Msg, error) {
+	if err := errors.Join(checkOwner(s.Client, s.ID), checkName("worker", s.Worker)); err != nil {
+		return nil, err
+	}
+	if len(s.Frame) == 0 {
+		return nil, badRecord("no frame")
+	}
+	contentType := TypeMsgPack
+	if s.Encoding == JSON {
+		contentType = TypeJSON
+	}
+	return &nats.Msg{Subject: subject, Data: s.Frame, Header: nats.Header{
+		headerExpectedLast: {"0"},
+		HeaderLease:        {s.lease()},
+		HeaderRequest:      {formatHash(s.Request)},
+		HeaderContentType:  {contentType},
+	}}, nil
+}
+
+// storedFinal reads a record.
+func (s subjects) storedFinal(r *record) (*StoredFinal, error) {
+	client, id, err := s.ownerOf(".final.", r.subject)
+	if err != nil {
+		return nil, err
+	}
+	f := &StoredFinal{Client: client, ID: id, Frame: r.data}
+	if f.Request, err = hashOf(r.header); err != nil {
+		return nil, err
+	}
+	rest, attempt, ok := cutLast(headerValue(r.header, HeaderLease))
+	worker, epoch, also := cutLast(rest)
+	f.Worker = worker
+	f.Epoch, err = strconv.ParseUint(epoch, 10, 64)
+	if err == nil {
+		f.Attempt, err = strconv.ParseUint(attempt, 10, 64)
+	}
+	if err != nil || !ok || !also || checkName("worker", worker) != nil {
+		return nil, badRecord("%s %q", HeaderLease, clip(headerValue(r.header, HeaderLease)))
+	}
+	switch t := headerValue(r.header, HeaderContentType); t {
+	case TypeMsgPack:
+	case TypeJSON:
+		f.Encoding = JSON
+	default:
+		return nil, badRecord("%s %q", HeaderContentType, clip(t))
+	}
+	if len(r.data) == 0 {
+		return nil, badRecord("no frame")
+	}
+	return f, nil
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, '/')
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// Final returns the stored final of a request, [ErrNotStored] when there is
+// none. In a cluster a replica answers, which may not have yet what was stored
+// a moment ago; [Finals.Store] asks the leader.
+func (c *Conn) Final(ctx context.Context, client, id string) (*StoredFinal, error) {
+	if err := checkOwner(client, id); err != nil {
+		return nil, fmt.Errorf("read final: %w", err)
+	}
+	r, err := c.directGet(ctx, c.cfg.Stream.finals(), c.subjects.final(client, id))
+	if err != nil {
+		return nil, fmt.Errorf("read final: %w", err)
+	}
+	f, err := c.subjects.storedFinal(r)
+	if err != nil {
+		return nil, fmt.Errorf("read final: %w", err)
+	}
+	return f, nil
+}
