@@ -1,0 +1,24 @@
+package brokertest_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cellmq/cellmq/broker/brokertest"
+)
+
+// role makes a process of these tests something else.
+const role = "BROKERTEST_ROLE"
+
+func TestMain(m *testing.M) {
+	brokertest.Main()
+	if os.Getenv(role) != "" {
+		brokertest.ExitWithTest()
+		fmt.Fprintln(os.Stdout, "I am here")
+		select {} // until a signal
+	}
+	goleak.VerifyTestMain(m)
+}
