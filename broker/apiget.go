@@ -103,7 +103,7 @@ func lastGet(subject string) []byte {
 func (c *Conn) api(ctx context.Context, subject string, payload []byte) (*apiReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	m, err := c.nc.RequestWithContext(ctx, subject, payload)
+	m, err := c.request(ctx, &nats.Msg{Subject: subject, Data: payload})
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (c *Conn) leaderGet(ctx context.Context, stream string, payload []byte) (*r
 func (c *Conn) directGet(ctx context.Context, stream, subject string) (*record, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	m, err := c.nc.RequestWithContext(ctx, apiSubject("DIRECT.GET", stream)+"."+subject, nil)
+	m, err := c.request(ctx, &nats.Msg{Subject: apiSubject("DIRECT.GET", stream) + "." + subject})
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (c *Conn) put(ctx context.Context, m *nats.Msg) error {
 			return nil
 		case ctx.Err() != nil:
 			return errors.Join(ctx.Err(), last)
-		case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrConnectionClosed), errors.As(err, &refused) && !refused.passes():
+		case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrPermissionViolation), errors.As(err, &refused) && !refused.passes():
 			return err
 		case errors.Is(err, nats.ErrNoResponders), refused != nil && refused.ErrCode == apiNoStream:
 			if err := c.ensureStores(ctx); err != nil && ctx.Err() == nil {
@@ -272,7 +272,7 @@ func (c *Conn) put(ctx context.Context, m *nats.Msg) error {
 func (c *Conn) putOnce(ctx context.Context, m *nats.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	reply, err := c.nc.RequestMsgWithContext(ctx, m)
+	reply, err := c.request(ctx, m)
 	if err != nil {
 		return err
 	}

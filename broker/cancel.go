@@ -87,7 +87,7 @@ func (s *Service) cancelFor(subject string, payload []byte) (m cancelMessage, cl
 // serveCancel answers only for a request that is the worker's own.
 func (s *Service) serveCancel(subject, reply string, payload []byte) {
 	if m, client, ok := s.cancelFor(subject, payload); ok {
-		s.answerCancel(reply, m.ID, s.cfg.Cancel(client, m.ID, m.Sequence))
+		s.answerCancel(client, reply, m.ID, s.cfg.Cancel(client, m.ID, m.Sequence))
 	}
 }
 
@@ -98,17 +98,22 @@ func (s *Service) cancelQueued(subject, reply string, payload []byte) {
 	if !ok || s.cfg.Finals == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, lookupWait)
+	ctx, cancel := s.lookup()
 	defer cancel()
 	state, err := s.takeOut(ctx, client, m)
 	if err != nil {
 		s.conn.log.Warn("queued request not cancelled", slog.String("request_id", m.ID), slog.Any("error", err))
 	}
-	s.answerCancel(reply, m.ID, state)
+	s.answerCancel(client, reply, m.ID, state)
 }
 
-func (s *Service) answerCancel(reply, id string, state CancelState) {
-	if state == CancelUnknown || state == "" || reply == "" {
+// answerCancel sends the answer, unless the reply subject is one that the client
+// could not publish to itself: on infer.cancel of another client the answer
+// would be a request.
+func (s *Service) answerCancel(client, reply, id string, state CancelState) {
+	subjects := s.conn.subjects
+	allowed := subjects.owns(client, reply) || subjects.replyAllowed(reply, s.conn.authorized())
+	if state == CancelUnknown || state == "" || !allowed {
 		return
 	}
 	b, err := json.Marshal(cancelMessage{ID: id, State: state})
@@ -139,9 +144,9 @@ func (s *Service) takeOut(ctx context.Context, client string, m cancelMessage) (
 	if err != nil {
 		return CancelUnknown, err
 	}
-	r := d.Request
-	if d.Err != nil || r.Client != client || r.ID != m.ID {
-		return CancelUnknown, nil // a malformed one is refused when it is taken
+	r, malformed := d.Request, d.Err != nil // which is refused when it is taken
+	if malformed || r.Client != client || r.ID != m.ID {
+		return CancelUnknown, nil
 	}
 	q, err := s.conn.Queue(ctx, r.Model, r.Priority)
 	if err != nil && !errors.Is(err, ErrNotStored) {

@@ -46,6 +46,12 @@ type Config struct {
 	Name string
 	// Options are appended to the connection's own (credentials, TLS).
 	Options []nats.Option
+	// Inbox is the prefix of the connection's inboxes, without a dot at its end. An
+	// own one lets permissions keep others out of them. Default: "_INBOX".
+	Inbox string
+	// Leave is called when the server says that it is about to stop; see
+	// [Conn.Move]. It must not block. Nil: the server ends the connection in time.
+	Leave func()
 	// RetryConnect keeps trying when no server answers at the start, until the
 	// context ends. Otherwise Connect fails at once.
 	RetryConnect bool

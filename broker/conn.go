@@ -31,6 +31,8 @@ type Conn struct {
 	js       jetstream.JetStream
 	subjects subjects
 	log      *slog.Logger
+	denials  *denials
+	closed   chan struct{} // closed with the connection
 
 	mu     sync.Mutex
 	epochs map[string]uint64 // consumer name -> creation time, unix ms
@@ -48,11 +50,15 @@ func Connect(ctx context.Context, cfg Config) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc, err := connect(ctx, &cfg)
+	c := &Conn{
+		cfg: cfg, subjects: s, log: cfg.Logger, epochs: map[string]uint64{},
+		denials: newDenials(s), closed: make(chan struct{}),
+	}
+	nc, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{cfg: cfg, nc: nc, subjects: s, log: cfg.Logger, epochs: map[string]uint64{}}
+	c.nc = nc
 	if err := c.checkServer(ctx); err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("connect to %s: %w", cfg.serverName(), err)
@@ -87,8 +93,9 @@ func urlCause(err error) error {
 	return err
 }
 
-func connect(ctx context.Context, cfg *Config) (*nats.Conn, error) {
-	opts := connOptions(cfg.Name, cfg.Logger)
+func (c *Conn) connect(ctx context.Context) (*nats.Conn, error) {
+	cfg := &c.cfg
+	opts := append(connOptions(cfg.Name, cfg.Logger), c.handlers()...)
 	opts = append(opts,
 		// A worker must know that a frame was not sent: nothing is buffered
 		// for later while disconnected.
@@ -97,6 +104,9 @@ func connect(ctx context.Context, cfg *Config) (*nats.Conn, error) {
 		warnAbsent(cfg.URL, cfg.Logger))
 	if cfg.Server != nil {
 		opts = append(opts, cfg.Server.Option())
+	}
+	if cfg.Inbox != "" {
+		opts = append(opts, nats.CustomInboxPrefix(cfg.Inbox))
 	}
 	nc, err := dial(ctx, cfg.URL, append(opts, cfg.Options...))
 	if err != nil {
@@ -140,6 +150,45 @@ func awaitConnected(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
+// handlers follow what happens to the connection, beside what connOptions do.
+func (c *Conn) handlers() []nats.Option {
+	log := c.log
+	return []nats.Option{
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			logError(log, sub, err)
+			c.denials.note(err, time.Now())
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			c.denials.connected()
+			logReconnected(log, nc)
+		}),
+		nats.LameDuckModeHandler(func(nc *nats.Conn) {
+			log.Info("nats server is about to stop", slog.String("url", nc.ConnectedUrlRedacted()))
+			if c.cfg.Leave != nil {
+				c.cfg.Leave()
+			}
+		}),
+		nats.ClosedHandler(func(nc *nats.Conn) {
+			if err := nc.LastError(); err != nil {
+				log.Warn("nats connection closed", slog.Any("error", err))
+			}
+			close(c.closed)
+		}),
+	}
+}
+
+func logError(log *slog.Logger, sub *nats.Subscription, err error) {
+	subject := ""
+	if sub != nil {
+		subject = sub.Subject
+	}
+	log.Warn("nats error", slog.String("subject", subject), slog.Any("error", err))
+}
+
+func logReconnected(log *slog.Logger, nc *nats.Conn) {
+	log.Info("nats reconnected", slog.String("url", nc.ConnectedUrlRedacted()))
+}
+
 // connOptions are what workers and clients have in common.
 func connOptions(name string, log *slog.Logger) []nats.Option {
 	return []nats.Option{
@@ -150,21 +199,13 @@ func connOptions(name string, log *slog.Logger) []nats.Option {
 		nats.ReconnectJitter(reconnectJitter, time.Second),
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			subject := ""
-			if sub != nil {
-				subject = sub.Subject
-			}
-			log.Warn("nats error", slog.String("subject", subject), slog.Any("error", err))
-		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { logError(log, sub, err) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // nil: we closed it
 				log.Warn("nats disconnected", slog.Any("error", err))
 			}
 		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Info("nats reconnected", slog.String("url", nc.ConnectedUrlRedacted()))
-		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) { logReconnected(log, nc) }),
 	}
 }
 
@@ -175,7 +216,11 @@ func (c *Conn) checkServer(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
-	if _, err := js.AccountInfo(ctx); err != nil {
+	err = c.denials.permitted(ctx, jetstream.DefaultAPIPrefix, func(ctx context.Context) error {
+		_, err := js.AccountInfo(ctx)
+		return err
+	})
+	if err != nil {
 		if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) ||
 			errors.Is(err, nats.ErrNoResponders) {
 			return fmt.Errorf("%w (start nats-server with -js): %w", ErrNoJetStream, err)
@@ -191,6 +236,22 @@ func (c *Conn) checkServer(ctx context.Context) error {
 
 // Connected reports whether the connection is up now.
 func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// Closed is closed when the connection is, by Close or because the server
+// refuses the user for good. A connection that is only lost comes back.
+func (c *Conn) Closed() <-chan struct{} { return c.closed }
+
+// Move goes over to another server, for one that is about to stop, and reports
+// whether it knows another. Messages on their way are lost as when a connection is.
+func (c *Conn) Move() (bool, error) {
+	if len(c.nc.Servers()) < 2 {
+		return false, nil
+	}
+	if err := c.nc.ForceReconnect(); err != nil {
+		return true, fmt.Errorf("move to another server: %w", err)
+	}
+	return true, nil
+}
 
 // NATS returns the underlying connection, for clients that share it.
 func (c *Conn) NATS() *nats.Conn { return c.nc }

@@ -165,7 +165,7 @@ func keep(description string, replicas int, s *StoreConfig, perSubject int64, wi
 func (c *Conn) ensure(ctx context.Context, s stream) error {
 	end := time.Now().Add(ensureFor)
 	for overwritten, failed := 0, 0; ; {
-		err := c.ensureOnce(ctx, s)
+		err := c.denials.permitted(ctx, s.fixed.Name, func(ctx context.Context) error { return c.ensureOnce(ctx, s) })
 		if err == nil {
 			return nil
 		}
@@ -304,6 +304,10 @@ func consumerName(model string, p Priority) string { return model + "_" + string
 // separately: the first answer of a restarted server to a create or update bears
 // the time when it recovered the consumer, every other one the stored time.
 func (c *Conn) ensureConsumer(ctx context.Context, model string, p Priority) error {
+	return c.denials.permitted(ctx, c.cfg.Stream.Name, func(ctx context.Context) error { return c.makeConsumer(ctx, model, p) })
+}
+
+func (c *Conn) makeConsumer(ctx context.Context, model string, p Priority) error {
 	name := consumerName(model, p)
 	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.cfg.Stream.Name, jetstream.ConsumerConfig{
 		Durable:       name,
