@@ -14,6 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	brokertest.Main()
 	goleak.VerifyTestMain(m,
 		// The server keeps these for its process.
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*ipQueue[...]).push"),

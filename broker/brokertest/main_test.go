@@ -1,7 +1,6 @@
 package brokertest_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -17,7 +16,7 @@ func TestMain(m *testing.M) {
 	brokertest.Main()
 	if os.Getenv(role) != "" {
 		brokertest.ExitWithTest()
-		fmt.Fprintln(os.Stdout, "I am here")
+		_, _ = os.Stdout.WriteString("I am here\n") // the test misses it
 		select {} // until a signal
 	}
 	goleak.VerifyTestMain(m)

@@ -86,7 +86,9 @@ func serve(text string) error {
 	if address == nil {
 		return errors.New("monitor does not listen")
 	}
-	fmt.Fprintf(os.Stdout, "%s%s\n", ready, address)
+	if _, err := fmt.Fprintf(os.Stdout, "%s%s\n", ready, address); err != nil {
+		return fmt.Errorf("say that the server is ready: %w", err)
+	}
 	<-terminate
 	srv.Shutdown()
 	srv.WaitForShutdown()

@@ -1,0 +1,195 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/broker/brokertest"
+)
+
+// electionWait bounds what a cluster needs to go on without a server, on a
+// machine with other things to do.
+const electionWait = 2 * time.Minute
+
+// replicated is a worker that echoes, on a cluster of three with three replicas,
+// and a client.
+func replicated(t *testing.T) (*brokertest.ClusterT, *worker, *broker.Client) {
+	t.Helper()
+	cluster := brokertest.Cluster(t, 3)
+	conn, err := broker.Connect(t.Context(), broker.Config{
+		URL: cluster.URL(), RetryConnect: true, Stream: broker.StreamConfig{Replicas: 3},
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.NATS().Close)
+	w := startWorker(t, conn, []string{"echo"}, 4, echo)
+	nc, err := broker.Dial(t.Context(), cluster.URL(), "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	c, err := broker.NewClient(nc, broker.ClientConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster, w, c
+}
+
+// askUntilAnswered sends a request, under the same id again while it is
+// refused as in an election, and wants its final.
+func askUntilAnswered(ctx context.Context, t *testing.T, c *broker.Client, text, id string) {
+	t.Helper()
+	pace := time.NewTicker(100 * time.Millisecond)
+	defer pace.Stop()
+	for ; ; <-pace.C {
+		s, err := c.Request(ctx, "echo", broker.RequestOptions{Input: broker.Input{Text: text}, ID: id})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		f, err := s.Final()
+		if err == nil {
+			if f.Text != text {
+				t.Errorf("%s: final %q", id, f.Text)
+			}
+			return
+		}
+		if ctx.Err() != nil || !passes(err) {
+			t.Errorf("%s: %v", id, err)
+			return
+		}
+	}
+}
+
+// passes reports whether a refusal may be over soon. A queue without a leader
+// looks to a publisher as one that does not exist.
+func passes(err error) bool {
+	var refused *broker.Error
+	return errors.Is(err, broker.ErrNoReceipt) || errors.As(err, &refused) && (refused.Retryable || refused.Code == broker.CodeUnknownModel)
+}
+
+// TestLeaderIsLost kills the leader of the queue under load and then ends
+// another one in order: worker and client go on, and every request is answered.
+func TestLeaderIsLost(t *testing.T) {
+	t.Parallel()
+	cluster, w, c := replicated(t)
+	ctx, cancel := context.WithTimeout(t.Context(), electionWait)
+	defer cancel()
+	for i, end := range []func(int){cluster.Kill, cluster.Shutdown} {
+		leader, err := cluster.Leader(ctx, "INFER")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		for n := range 60 {
+			if n == 20 {
+				go func() {
+					end(leader)
+					close(ended)
+				}()
+			}
+			askUntilAnswered(ctx, t, c, strings.Repeat("x", n), fmt.Sprintf("ask%d%05d", i, n))
+		}
+		<-ended
+		if err := errors.Join(cluster.Restart(ctx, leader), cluster.Await(ctx)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.stop()
+	if free := w.credits.Free(); free != 4 {
+		t.Errorf("%d credits, want 4", free)
+	}
+}
+
+// TestAllServersRestart kills every server of a cluster and starts them again.
+func TestAllServersRestart(t *testing.T) {
+	t.Parallel()
+	cluster, _, c := replicated(t)
+	ctx, cancel := context.WithTimeout(t.Context(), electionWait)
+	defer cancel()
+	askUntilAnswered(ctx, t, c, "before", "before0001")
+	for i := range cluster.Size() {
+		cluster.Kill(i)
+	}
+	for i := range cluster.Size() {
+		if err := cluster.Restart(ctx, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	askUntilAnswered(ctx, t, c, "after", "after00001")
+}
+
+// TestDeletedInACluster deletes consumer and streams of a cluster under a
+// worker.
+func TestDeletedInACluster(t *testing.T) {
+	t.Parallel()
+	_, w, c := replicated(t)
+	ctx, cancel := context.WithTimeout(t.Context(), electionWait)
+	defer cancel()
+	js, err := w.conn.NATS().JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	askUntilAnswered(ctx, t, c, "before", "before0001")
+	if err := js.DeleteConsumer("INFER", "echo_std"); err != nil {
+		t.Fatal(err)
+	}
+	askUntilAnswered(ctx, t, c, "without consumer", "after00001")
+	if err := js.DeleteStream("INFER"); err != nil {
+		t.Fatal(err)
+	}
+	askUntilAnswered(ctx, t, c, "without stream", "after00002")
+}
+
+// TestOneFinalInACluster has two workers on different servers store a final of
+// the same request, many times, while the leader of the finals is killed.
+func TestOneFinalInACluster(t *testing.T) {
+	t.Parallel()
+	cluster := brokertest.Cluster(t, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), electionWait)
+	defer cancel()
+	conn, err := broker.Connect(ctx, broker.Config{URL: cluster.URL(), Stream: broker.StreamConfig{Replicas: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.NATS().Close)
+	if err := conn.EnsureStreams(ctx, []string{"echo"}); err != nil {
+		t.Fatal(err)
+	}
+	leader, err := cluster.Leader(ctx, "INFER_FINAL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		js, err := conn.NATS().JetStream()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for range tick.C { // until the races are under way
+			if info, err := js.StreamInfo("INFER_FINAL"); err == nil && info.State.Msgs > 20 || ctx.Err() != nil {
+				break
+			}
+		}
+		cluster.Kill(leader)
+	}()
+	raceFinals(t, []string{cluster.URL(), cluster.URL()}, broker.StreamConfig{Replicas: 3}, 200)
+	<-killed
+}
