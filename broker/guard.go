@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -87,6 +88,16 @@ func (s *Stream) onceOnly() bool {
 	return s.guard.tries == 1 && s.guard.session == s.client.session()
 }
 
+// unconfirmed is the refusal of a request without a receipt. The last error of
+// the connection may say why.
+func unconfirmed(last error) *Error {
+	e := &Error{Code: CodeInternal, Message: "the server did not confirm the request", Retryable: true}
+	if errors.Is(last, nats.ErrPermissionViolation) {
+		e.Message, e.Retryable = e.Message+": "+last.Error(), false
+	}
+	return e
+}
+
 // look is what the timer does.
 func (s *Stream) look() {
 	s.mu.Lock()
@@ -105,8 +116,7 @@ func (s *Stream) look() {
 	case msg == nil:
 		wait = limit - silent
 	case silent >= s.client.cfg.Silence && !connected, connected && g.tries >= maxPublications:
-		failure = fmt.Errorf("request %s: %w: %w", s.id, ErrNoReceipt,
-			&Error{Code: CodeInternal, Message: "the server did not confirm the request", Retryable: true})
+		failure = fmt.Errorf("request %s: %w: %w", s.id, ErrNoReceipt, unconfirmed(s.client.nc.LastError()))
 	case !connected:
 		msg, wait = nil, min(awayWait, s.client.cfg.ReceiptWait)
 	default:

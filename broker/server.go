@@ -43,15 +43,26 @@ type ServerConfig struct {
 	MaxPayload int
 	// MaxStore bounds the JetStream files, bytes. Default 2 GiB.
 	MaxStore int64
+	// WebSocketPort is a second port for clients that speak WebSocket, on the same
+	// host; 0 is none, and a negative one lets the system choose. Without a
+	// certificate in ConfigFile it is in the clear, and web pages of other origins
+	// are refused unless ConfigFile allows them.
+	WebSocketPort int
+	// ConfigFile is a configuration file of nats-server: users and their
+	// permissions, TLS, a cluster, limits. DataDir, Host, Port, WebSocketPort when it
+	// is not 0, and MaxPayload and MaxStore when they are set come before what it
+	// says. Empty: none, and everybody may connect and do everything.
+	ConfigFile string
 	// Logger receives the server's warnings and errors. Default: discarded.
 	Logger *slog.Logger
 }
 
 // Server is an embedded NATS server with JetStream on files.
 type Server struct {
-	srv    *server.Server
-	listen bool
-	lock   *os.File // of the data directory
+	srv       *server.Server
+	listen    bool
+	webSocket bool     // it has a port for WebSocket
+	lock      *os.File // of the data directory
 }
 
 // StartServer starts a server and waits until it takes connections or ctx ends.
@@ -62,10 +73,9 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start nats server: %w", err)
 	}
-	if cfg.Port > 0 {
-		if err := checkPort(ctx, opts.Host, cfg.Port); err != nil {
-			return nil, fmt.Errorf("start nats server: %w", err)
-		}
+	err = errors.Join(checkPort(ctx, opts.Host, opts.Port), checkPort(ctx, opts.Websocket.Host, opts.Websocket.Port))
+	if err != nil {
+		return nil, fmt.Errorf("start nats server: %w", err)
 	}
 	lock, err := lockDir(opts.StoreDir)
 	if err != nil {
@@ -78,7 +88,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 	log := newServerLog(cfg.Logger)
 	srv.SetLoggerV2(log, false, false, false)
-	s := &Server{srv: srv, listen: cfg.Port != PortNone, lock: lock}
+	s := &Server{srv: srv, listen: cfg.Port != PortNone, webSocket: opts.Websocket.Port != 0, lock: lock}
 	srv.Start()
 	if err := s.awaitReady(ctx, log); err != nil {
 		s.Shutdown()
@@ -94,29 +104,26 @@ func (cfg *ServerConfig) options() (*server.Options, error) {
 	if cfg.Port < PortNone || cfg.Port > 65535 {
 		return nil, fmt.Errorf("port %d: not in -1..65535", cfg.Port)
 	}
+	if cfg.WebSocketPort > 65535 {
+		return nil, fmt.Errorf("websocket port %d: above 65535", cfg.WebSocketPort)
+	}
 	dir, err := filepath.Abs(cfg.DataDir)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	opts := &server.Options{
-		ServerName:             "cellmq",
-		Host:                   cfg.Host,
-		Port:                   cfg.Port,
-		MaxPayload:             int32(defaultMaxPayload),
-		MaxPending:             maxPending,
-		WriteDeadline:          10 * time.Second,
-		PingInterval:           20 * time.Second,
-		MaxPingsOut:            2,
-		NoFastProducerStall:    true, // one stuck reader must not slow the other streams of a worker
-		NoSigs:                 true,
-		JetStream:              true,
-		StoreDir:               dir,
-		JetStreamMaxStore:      defaultMaxStore,
-		JetStreamMaxMemory:     maxMemory,
-		DisableJetStreamBanner: true,
+	opts := &server.Options{}
+	if cfg.ConfigFile != "" {
+		if opts, err = server.ProcessConfigFile(cfg.ConfigFile); err != nil {
+			return nil, fmt.Errorf("configuration file %q: %w", cfg.ConfigFile, err)
+		}
 	}
-	if opts.Host == "" {
-		opts.Host = "127.0.0.1"
+	opts.Host, opts.Port = cfg.Host, cfg.Port
+	orDefault(&opts.Host, "127.0.0.1")
+	switch cfg.Port {
+	case PortNone:
+		opts.DontListen = true
+	case PortRandom:
+		opts.Port = server.RANDOM_PORT
 	}
 	if cfg.MaxPayload > 0 {
 		opts.MaxPayload = int32(min(cfg.MaxPayload, 64<<20))
@@ -124,18 +131,46 @@ func (cfg *ServerConfig) options() (*server.Options, error) {
 	if cfg.MaxStore > 0 {
 		opts.JetStreamMaxStore = cfg.MaxStore
 	}
-	switch cfg.Port {
-	case PortNone:
-		opts.DontListen = true
-	case PortRandom:
-		opts.Port = server.RANDOM_PORT
-	}
+	opts.JetStream, opts.StoreDir = true, dir
+	opts.NoSigs, opts.DisableJetStreamBanner = true, true
+	opts.NoFastProducerStall = true // one stuck reader must not slow the other streams of a worker
+	setDefaults(opts)
+	cfg.webSocket(opts)
 	return opts, nil
 }
 
+// setDefaults sets what no configuration said.
+func setDefaults(opts *server.Options) {
+	orDefault(&opts.ServerName, "cellmq")
+	orDefault(&opts.MaxPayload, int32(defaultMaxPayload))
+	orDefault(&opts.MaxPending, int64(maxPending))
+	orDefault(&opts.WriteDeadline, 10*time.Second)
+	orDefault(&opts.PingInterval, 20*time.Second)
+	orDefault(&opts.MaxPingsOut, 2)
+	orDefault(&opts.JetStreamMaxStore, int64(defaultMaxStore))
+	orDefault(&opts.JetStreamMaxMemory, int64(maxMemory))
+}
+
+// webSocket opens the second port.
+func (cfg *ServerConfig) webSocket(opts *server.Options) {
+	ws := &opts.Websocket
+	if cfg.WebSocketPort != 0 {
+		ws.Host, ws.Port = opts.Host, max(cfg.WebSocketPort, server.RANDOM_PORT)
+	}
+	if ws.Port == 0 {
+		return
+	}
+	ws.NoTLS = ws.TLSConfig == nil
+	// A page from anywhere, open in a browser on this host, could connect.
+	ws.SameOrigin = ws.SameOrigin || len(ws.AllowedOrigins) == 0
+}
+
 // checkPort says clearly that a port is taken; the server itself would only
-// log it.
+// log it. A port that is not above 0 is none, or not chosen yet.
 func checkPort(ctx context.Context, host string, port int) error {
+	if port <= 0 {
+		return nil
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
@@ -168,6 +203,15 @@ func (s *Server) URL() string {
 		return ""
 	}
 	return s.srv.ClientURL()
+}
+
+// WebSocketURL is the address for clients that speak WebSocket; empty when
+// there is none.
+func (s *Server) WebSocketURL() string {
+	if !s.webSocket {
+		return ""
+	}
+	return s.srv.WebsocketURL()
 }
 
 // Option makes a connection in-process, without a socket.
