@@ -15,7 +15,8 @@ type Backend interface {
 }
 
 // Executable is a program loaded on a device, together with the arena that
-// holds its sequences' states. It is safe for concurrent use.
+// holds its sequences' states. It is safe for concurrent use. One that also
+// implements [States] can have its sequences' states saved and restored.
 type Executable interface {
 	// NewRunner returns a runner with scratch memory of its own. Each executor
 	// has one.

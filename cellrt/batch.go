@@ -24,6 +24,9 @@ type Result struct {
 	// Proposal, if not empty, is the whole output of a search as it looks now;
 	// it takes the place of the proposal before. Valid as Tokens are.
 	Proposal []Token
+	// Checkpoint, if not nil, holds the sequence's progress up to and with this
+	// result. It belongs to the receiver.
+	Checkpoint *Checkpoint
 	// Done is set in the last result of a sequence, and only there.
 	Done bool
 	// Reason says why a sequence ended by itself; zero if it failed.

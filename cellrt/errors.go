@@ -20,6 +20,9 @@ var (
 	// ErrStalled ends a sequence whose graph neither finished nor left a node
 	// to wait for: a mistake in the graph.
 	ErrStalled = errors.New("graph stalled")
+	// ErrCheckpoint: the checkpoint that a sequence should go on from does not
+	// fit its model. Returned by Submit.
+	ErrCheckpoint = errors.New("checkpoint does not fit the model")
 	// ErrNumerical is what a graph fails with when an output's log-probability
 	// is NaN: some value of the row was not finite. Other rows are unaffected.
 	ErrNumerical = errors.New("numerical error")

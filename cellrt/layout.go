@@ -44,6 +44,13 @@ func (l *Layout) Field(id FieldID) Field { return l.fields[id] }
 // Offset returns where the field starts in a slot, in float32 values.
 func (l *Layout) Offset(id FieldID) int { return l.offsets[id] }
 
+// entries returns where a span of entries begins in a slot and how many values
+// it has.
+func (l *Layout) entries(s Span) (offset, size int) {
+	width := l.fields[s.Field].Width
+	return l.offsets[s.Field] + s.From*width, (s.To - s.From) * width
+}
+
 // Fields returns the number of fields.
 func (l *Layout) Fields() int { return len(l.fields) }
 

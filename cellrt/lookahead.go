@@ -18,6 +18,8 @@ package cellrt
 //     follows there can take them, and what did not go becomes ready for all
 //     when the last node ahead has completed.
 //
+// A sequence at the [barrier] has no more nodes ahead than it had.
+//
 // So no node starts before those it depends on have run. The bound: a newcomer
 // waits for at most Cell.LookAhead batches of an executor. And batches ahead
 // count as decisions against the cells that wait: where the next decision would
@@ -77,7 +79,7 @@ func (s *Scheduler) Follow(prev, b *Batch) bool {
 // advanceAhead advances the graphs of a batch that has not run yet.
 func (s *Scheduler) advanceAhead(b *Batch) {
 	for i, q := range b.sequences {
-		if q.phase != live || q.ahead > 0 && q.lane != b.executor {
+		if q.phase != live || q.progress.due || q.ahead > 0 && q.lane != b.executor {
 			continue
 		}
 		b.ahead[i] = true
@@ -93,7 +95,7 @@ func (s *Scheduler) returned(q *Sequence) {
 	if q.ahead > 0 {
 		return
 	}
-	for n := q.ready.head; n != nil; n = q.ready.next(n) {
+	for n := q.ready.head; n != nil && !q.progress.due; n = q.ready.next(n) {
 		if n.held != nil {
 			n.held.remove(n)
 			n.held = nil

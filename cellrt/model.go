@@ -11,6 +11,7 @@ type Model struct {
 	sequences  int           // submitted and not ended
 	loaded     bool
 	executable Executable // nil without a backend
+	states     States     // nil unless the executable has them
 	runners    []Runner   // one for each executor
 }
 

@@ -63,6 +63,7 @@ func (r *Runtime) Load(p *Program, slots int) (*Model, error) {
 	if m.executable, err = r.backend.Load(p, slots); err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)
 	}
+	m.states, _ = m.executable.(States)
 	shape := r.Shape()
 	m.grow(shape.Executors)
 	if r.cfg.Profile > 0 {
@@ -96,7 +97,8 @@ func (r *Runtime) Unload(m *Model) error {
 
 // Submit starts a sequence: it takes a slot and its first nodes join the next
 // step. It never waits for a running step. It fails with [ErrNoSlot],
-// [ErrStopped] or [ErrUnloaded]; the sequence can then be submitted again.
+// [ErrStopped], [ErrUnloaded] or [ErrCheckpoint]; the sequence can then be
+// submitted again.
 // Sequences may be submitted before Run. To submit one twice is a programmer's
 // error and panics.
 func (r *Runtime) Submit(s *Sequence) error {
@@ -123,6 +125,21 @@ func (r *Runtime) Cancel(s *Sequence, cause error) bool {
 	cancelled := r.sched.Cancel(s, cause)
 	r.deliver()
 	return cancelled
+}
+
+// Suspend ends a sequence with a [Checkpoint] in its last result, if its graph
+// can be saved, and Err = cause, which is not nil. Nodes in flight complete
+// first, and what comes of them is delivered; a sequence that ends by itself
+// until then ends as if it had not been suspended. One that cannot be saved is
+// cancelled. It reports false, and does nothing, when the sequence had ended or
+// been cancelled or suspended before, or was never submitted. A suspended
+// sequence can be cancelled as long as it has not ended.
+func (r *Runtime) Suspend(s *Sequence, cause error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	suspended := r.sched.Suspend(s, cause)
+	r.deliver()
+	return suspended
 }
 
 // Stats returns the runtime's state. It allocates; call it at a human pace.

@@ -33,9 +33,10 @@ type Scheduler struct {
 	ready   int
 	live    *Sequence // list of the sequences that have not ended
 
-	choice cellChoice
-	fair   fairShare
-	ahead  lookAhead
+	choice  cellChoice
+	fair    fairShare
+	ahead   lookAhead
+	barrier barrier
 
 	candidates []*readyQueue // of one decision
 
@@ -60,6 +61,7 @@ func NewScheduler(cfg SchedulerConfig) *Scheduler {
 	}
 	return &Scheduler{
 		maxRows: cfg.MaxRows, choice: cellChoice{executors: cfg.Executors}, fair: fairShare{tenants: map[string]*tenant{}},
+		barrier: barrier{held: nodeList{links: inOrder}},
 	}
 }
 
@@ -95,15 +97,19 @@ func (s *Scheduler) Remove(m *Model) error {
 	return nil
 }
 
-// Submit gives the sequence a slot and makes its first nodes ready. It fails
-// with [ErrNoSlot] or [ErrUnloaded] and changes nothing then. Submitting a
-// sequence twice is a programmer's error.
+// Submit gives the sequence a slot, restores the state of the checkpoint that
+// it goes on from, if there is one, and makes its first nodes ready. It fails
+// with [ErrNoSlot], [ErrUnloaded] or [ErrCheckpoint] and changes nothing then.
+// Submitting a sequence twice is a programmer's error.
 func (s *Scheduler) Submit(q *Sequence) error {
 	if q.phase != created {
 		panic("cellrt: sequence submitted twice")
 	}
 	if !q.model.loaded {
 		return ErrUnloaded
+	}
+	if !q.restorable() {
+		return ErrCheckpoint
 	}
 	slot, generation, ok := q.model.arena.acquire()
 	if !ok {
@@ -115,6 +121,10 @@ func (s *Scheduler) Submit(q *Sequence) error {
 	s.counters.submitted++
 	s.fair.join(q)
 	s.link(q)
+	q.restore()
+	if q.progress.graph != nil {
+		q.progress.graph.Record()
+	}
 
 	s.frontier.Reset()
 	q.graph.Start(&s.frontier)
@@ -237,6 +247,9 @@ func (s *Scheduler) Complete(b *Batch, computed int) {
 		default:
 			s.advance(q, Node{Cell: b.Cell, Args: b.Rows[i].Args}, b.Outputs[i])
 		}
+		if q.progress.graph != nil && q.phase == live {
+			s.ran(q)
+		}
 	}
 	// An idle executor's batch keeps neither sequences alive nor scratch.
 	clear(b.sequences)
@@ -295,19 +308,24 @@ func (s *Scheduler) keep(tokens []Token) []Token {
 	return s.tokens[first:len(s.tokens):len(s.tokens)]
 }
 
-// push makes a node ready, or holds it while nodes before it are ahead.
+// push makes a node ready, or holds it while the sequence is at the barrier or
+// nodes before it are ahead.
 func (s *Scheduler) push(q *Sequence, node *Node) {
 	n := s.pool.get()
 	n.node, n.seq, n.queue = *node, q, q.model.queue(node.Cell)
 	q.ready.push(n)
 	s.ready++
 	s.fair.waits(q.share.tenant)
-	if q.ahead > 0 {
+	switch {
+	case q.progress.due:
+		n.held = &s.barrier.held
+	case q.ahead > 0:
 		n.held = s.ahead.lane(q.lane)
-		n.held.push(n)
+	default:
+		s.open(n)
 		return
 	}
-	s.open(n)
+	n.held.push(n)
 }
 
 // open makes a node that is ready one that may go now.
@@ -316,14 +334,19 @@ func (s *Scheduler) open(n *readyNode) {
 	s.fair.opens(n.seq.share.tenant)
 }
 
+// close takes back that a node may go now.
+func (s *Scheduler) close(n *readyNode) {
+	n.queue.remove(n)
+	s.fair.closes(n.seq.share.tenant)
+}
+
 // drop takes a ready node out of its lists.
 func (s *Scheduler) drop(n *readyNode) {
 	n.seq.ready.remove(n)
 	if n.held != nil {
 		n.held.remove(n)
 	} else {
-		n.queue.remove(n)
-		s.fair.closes(n.seq.share.tenant)
+		s.close(n)
 	}
 	s.fair.goes(n.seq.share.tenant)
 	s.pool.put(n)

@@ -38,6 +38,7 @@ type Sequence struct {
 	ahead      int       // those of them whose successors are known already
 	lane       int       // the executor that has the nodes ahead
 	ready      nodeList  // nodes that wait
+	progress   progress  // towards checkpoints
 	prev, next *Sequence // the scheduler's list of sequences that have not ended
 }
 
@@ -49,12 +50,32 @@ type SequenceOptions struct {
 	// Tenant names whose share of the compute the sequence uses. Sequences
 	// without a name share one.
 	Tenant string
+	// CheckpointEvery is after how many nodes the sequence reports a
+	// [Checkpoint], as far as its graph is [Resumable]; about as many, where
+	// several of them run at the same time. The smallest interval is 1. Zero
+	// is never, and [Scheduler.Suspend] has none to report then.
+	CheckpointEvery int
+	// CheckpointBytes is how large a checkpoint may be, its state and what the
+	// graph wrote together; a larger one is not made. Zero means
+	// [DefaultCheckpointBytes].
+	CheckpointBytes int
+	// From is the checkpoint that the sequence goes on from, and the graph one
+	// that was restored from [Checkpoint.Graph]. Both must come from the same
+	// request and a program with the same weights. The sequence keeps the
+	// checkpoint until it is submitted and does not change it. Nil is the
+	// beginning.
+	From *Checkpoint
 }
+
+// DefaultCheckpointBytes is what a checkpoint may have without
+// CheckpointBytes.
+const DefaultCheckpointBytes = 256 << 10
 
 // NewSequence returns a sequence that will run g on m.
 func NewSequence(m *Model, g Graph, opts SequenceOptions) *Sequence {
 	return &Sequence{
 		model: m, graph: g, owner: opts.Owner, tenant: opts.Tenant, ready: nodeList{links: inSequence},
+		progress: newProgress(g, &opts),
 	}
 }
 

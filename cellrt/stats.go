@@ -15,6 +15,8 @@ type Stats struct {
 	MaxRows int
 	// Tokens is the number of tokens emitted.
 	Tokens uint64
+	// Checkpoints is the number of checkpoints taken.
+	Checkpoints uint64
 	// Running is the number of sequences that have a slot.
 	Running int
 	// Tenants is the number of tenants that have such sequences.
@@ -28,7 +30,8 @@ type Stats struct {
 	Finished uint64
 	// Failed is the number of sequences that their graph failed.
 	Failed uint64
-	// Cancelled is the number of sequences cancelled, or stopped with the runtime.
+	// Cancelled is the number of sequences cancelled or suspended, or stopped
+	// with the runtime.
 	Cancelled uint64
 	// Models and Cells are those loaded now, in the order of loading.
 	Models []ModelStats
@@ -92,7 +95,7 @@ func (c *counters) end(q *Sequence) {
 func (s *Scheduler) Stats() Stats {
 	c := &s.counters
 	stats := Stats{
-		Steps: c.steps, Rows: c.rows, PaddedRows: c.padded, MaxRows: c.maxRows, Tokens: c.tokens, Ready: s.ready, Tenants: len(s.fair.tenants),
+		Steps: c.steps, Rows: c.rows, PaddedRows: c.padded, MaxRows: c.maxRows, Tokens: c.tokens, Checkpoints: s.barrier.taken, Ready: s.ready, Tenants: len(s.fair.tenants),
 		Submitted: c.submitted, Finished: c.finished, Failed: c.failed, Cancelled: c.cancelled,
 	}
 	for _, m := range s.models {
