@@ -134,7 +134,7 @@ func (s *Stream) ask() {
 	index := s.track.haveTokens
 	s.mu.Unlock()
 	if needed {
-		s.client.sendResume(s.id, index)
+		s.client.sendResume(s.id, s.replies, index)
 	}
 }
 
@@ -191,12 +191,13 @@ func (c *Client) follow() {
 }
 
 // sendResume asks the workers for the output of a request, of which the reader
-// has index tokens.
-func (c *Client) sendResume(id string, index int) {
+// has index tokens. What is answered goes to the last token replies of this
+// client, so that other readers of the request are not bothered with it.
+func (c *Client) sendResume(id, replies string, index int) {
 	payload, err := json.Marshal(resumeMessage{ID: id, Index: index})
 	if err == nil {
 		err = c.nc.PublishMsg(&nats.Msg{
-			Subject: c.subjects.resume(c.cfg.Name), Reply: c.subjects.out(c.cfg.Name, id), Data: payload,
+			Subject: c.subjects.resume(c.cfg.Name), Reply: c.subjects.out(c.cfg.Name, replies), Data: payload,
 		})
 	}
 	if err != nil {

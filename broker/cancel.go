@@ -144,8 +144,8 @@ func (s *Service) takeOut(ctx context.Context, client string, m cancelMessage) (
 	if err != nil {
 		return CancelUnknown, err
 	}
-	r, malformed := d.Request, d.Err != nil // which is refused when it is taken
-	if malformed || r.Client != client || r.ID != m.ID {
+	r := d.Request
+	if !d.isOf(client, m.ID) {
 		return CancelUnknown, nil
 	}
 	q, err := s.conn.Queue(ctx, r.Model, r.Priority)
@@ -168,6 +168,12 @@ func (s *Service) takeOut(ctx context.Context, client string, m cancelMessage) (
 	}
 	err = s.conn.send(r.Reply, "", frame)
 	return CancelQueued, errors.Join(err, s.conn.Delete(ctx, m.Sequence))
+}
+
+// isOf reports whether d is a good request of that client and id. A malformed
+// one is refused when it is taken.
+func (d *Delivery) isOf(client, id string) bool {
+	return d.Err == nil && d.Request.Client == client && d.Request.ID == id
 }
 
 // cancelledFinal is the final frame of a request that never ran.

@@ -91,7 +91,7 @@ type Client struct {
 	ids      idSource
 
 	mu      sync.Mutex
-	streams map[string]*Stream // by id
+	streams map[string]*Stream // by the last tokens of the subjects that they read
 	closed  bool
 	done    chan struct{} // closed with it
 }
@@ -277,14 +277,16 @@ func (c *Client) add(s *Stream) error {
 	if c.streams[s.id] != nil {
 		return badRequest("id %s: in use by another request of this client", s.id)
 	}
-	c.streams[s.id] = s
+	c.streams[s.id], c.streams[s.replies] = s, s
 	return nil
 }
 
 func (c *Client) remove(s *Stream) {
 	c.mu.Lock()
-	if c.streams[s.id] == s {
-		delete(c.streams, s.id)
+	for _, token := range []string{s.id, s.replies} {
+		if c.streams[token] == s {
+			delete(c.streams, token)
+		}
 	}
 	c.mu.Unlock()
 }
@@ -292,14 +294,15 @@ func (c *Client) remove(s *Stream) {
 // receive hands a message to its stream and never blocks: one slow reader must
 // not hold up the others.
 func (c *Client) receive(m *nats.Msg) {
-	id := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 	c.mu.Lock()
-	s := c.streams[id]
+	s := c.streams[lastToken(m.Subject)]
 	c.mu.Unlock()
 	if s != nil { // otherwise: late, the stream has ended
 		s.receive(m)
 	}
 }
+
+func lastToken(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
 
 // CancelReply is the answer to a cancel request.
 type CancelReply struct {

@@ -127,7 +127,7 @@ func unreliable(next func(n int) int, queue int, lazy bool) error {
 	}
 	for l, frames := range r.leases {
 		last := l == len(r.leases)-1
-		for i := 0; i < len(frames); i++ {
+		for i := range frames {
 			f := frames[i]
 			if f.Type.Terminal() && (!last || i < len(frames)-1) {
 				break // lost with its worker

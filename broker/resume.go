@@ -38,20 +38,24 @@ const (
 	outFrames = 1 << 16
 )
 
-// resumeMessage is the payload of a resume request and of its answer.
+// frameResume is the type of the answer, which looks like a frame: it may come
+// to a reader of all the client's frames.
+const frameResume FrameType = "resume"
+
+// resumeMessage is the payload of a resume request, which has no type, and of
+// its answer.
 type resumeMessage struct {
+	Type  FrameType   `json:"type,omitempty"`
 	ID    string      `json:"id"`
 	Index int         `json:"index,omitempty"`
 	State ResumeState `json:"state,omitempty"`
 }
 
 // resumeState reads an answer.
-func resumeState(payload []byte) (ResumeState, bool) {
+func resumeState(payload []byte) (ResumeState, error) {
 	var m resumeMessage
-	if payload[0] != '{' || json.Unmarshal(payload, &m) != nil || m.State == "" {
-		return "", false
-	}
-	return m.State, true
+	err := json.Unmarshal(payload, &m)
+	return m.State, err
 }
 
 // readResume reads {"id": ..., "index": ...} in JSON or MessagePack.
@@ -96,7 +100,7 @@ func (s *Service) resumeStored(subject, reply string, payload []byte) {
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, lookupWait)
+	ctx, cancel := s.lookup()
 	defer cancel()
 	final, err := s.conn.Final(ctx, client, m.ID)
 	switch {
@@ -170,7 +174,7 @@ func (s *Service) sendStored(reply, id string, frame []byte) {
 }
 
 func (s *Service) answerResume(reply, id string, state ResumeState) {
-	b, err := json.Marshal(resumeMessage{ID: id, State: state})
+	b, err := json.Marshal(resumeMessage{Type: frameResume, ID: id, State: state})
 	if err == nil {
 		err = s.conn.send(reply, "", b)
 	}

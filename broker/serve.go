@@ -83,8 +83,10 @@ type Service struct {
 	conn    *Conn
 	cfg     ServiceConfig
 	decoder *decoder
-	ctx     context.Context // ends with the service; for what handlers look up
-	stop    context.CancelFunc
+	// lookup returns a context for what a handler looks up. It ends with the
+	// service, which stop ends.
+	lookup func() (context.Context, context.CancelFunc)
+	stop   context.CancelFunc
 
 	busy, unanswerable atomic.Uint64
 
@@ -97,7 +99,9 @@ type Service struct {
 // Serve registers the endpoints; they are reachable when it returns.
 func (c *Conn) Serve(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 	s := &Service{conn: c, cfg: cfg, decoder: c.decoder()}
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	life, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.lookup = func() (context.Context, context.CancelFunc) { return context.WithTimeout(life, lookupWait) }
 	if len(cfg.Models) > 0 && (cfg.Deliver == nil || cfg.Credits == nil) {
 		return nil, errors.New("serve: models need credits and a receiver of deliveries")
 	}

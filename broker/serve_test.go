@@ -343,6 +343,9 @@ func TestTokenStreamAllocatesNothing(t *testing.T) {
 				if err := s.Token(&f); err != nil {
 					t.Fatal(err)
 				}
+				if err := s.Cumulative(&f); err != nil {
+					t.Fatal(err)
+				}
 			}))
 		}
 		if least >= 1 {

@@ -13,6 +13,7 @@ import (
 type Stream struct {
 	client    *Client
 	id, model string
+	replies   string // where answers to its resume requests go, instead of the id
 	realtime  bool
 	attached  bool // the request is not this stream's: its end is not the request's
 
@@ -34,7 +35,7 @@ type Stream struct {
 
 func newStream(c *Client, model string, o *RequestOptions) *Stream {
 	return &Stream{
-		client: c, id: o.ID, model: model, realtime: o.Realtime,
+		client: c, id: o.ID, model: model, replies: c.ids.next(), realtime: o.Realtime,
 		track: tracker{whole: o.Mode == ModeFinal}, guard: newGuard(o), ready: make(chan struct{}, 1),
 	}
 }
@@ -182,7 +183,8 @@ func (s *Stream) sequence() uint64 {
 // word that nobody takes it, or an answer to a resume request.
 func (s *Stream) receive(m *nats.Msg) {
 	if len(m.Data) == 0 {
-		if m.Header.Get("Status") == "503" && m.Header.Get("Nats-Subject") != s.client.subjects.resume(s.client.cfg.Name) {
+		// The same of a resume request means nothing: it is asked again.
+		if m.Header.Get("Status") == "503" && lastToken(m.Subject) == s.id {
 			s.push(s.refusal(NewError(CodeUnknownModel, "no worker serves model "+s.model)), false)
 		}
 		return
@@ -194,11 +196,14 @@ func (s *Stream) receive(m *nats.Msg) {
 		}
 	}
 	f, err := DecodeFrame(m.Data)
-	if err != nil {
-		if state, ok := resumeState(m.Data); ok {
+	if err == nil && f.Type == frameResume {
+		var state ResumeState
+		if state, err = resumeState(m.Data); err == nil {
 			s.resumed(state)
 			return
 		}
+	}
+	if err != nil {
 		s.client.cfg.Logger.Warn("malformed frame ignored")
 		return
 	}

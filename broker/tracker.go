@@ -114,12 +114,12 @@ func (t *tracker) place(f *Frame, stored bool) bool {
 // offset returns where the text of a token frame starts in that of the output,
 // never behind what the reader has; ok is false when that cannot be told.
 func (t *tracker) offset(f *Frame) (start int, ok bool) {
-	switch {
-	case f.Index == 0:
+	switch f.Index {
+	case 0:
 		return 0, true
-	case f.Index == t.leaseTokens:
+	case t.leaseTokens:
 		return t.leaseText, true
-	case f.Index == t.haveTokens:
+	case t.haveTokens:
 		return t.haveText, true
 	}
 	return 0, false

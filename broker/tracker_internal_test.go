@@ -1,6 +1,10 @@
 package broker
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/nats-io/nuid"
+)
 
 // TestTerminalFrameIsNeverOld has a server that forgot a delivery: the same
 // lease starts again, and its terminal frame has a number that was seen.
@@ -31,7 +35,7 @@ func TestTerminalFrameIsNeverOld(t *testing.T) {
 // answer: the reader gets one terminal frame and each token once.
 func TestOneTerminalFrame(t *testing.T) {
 	t.Parallel()
-	c := &Client{cfg: ClientConfig{QueueFrames: 8}, streams: map[string]*Stream{}}
+	c := &Client{cfg: ClientConfig{QueueFrames: 8}, streams: map[string]*Stream{}, ids: idSource{nuid: nuid.New()}}
 	s := newStream(c, "m", &RequestOptions{ID: "request1"})
 	frames := []Frame{
 		{Type: FrameToken, Seq: 0, Tokens: []int32{1}, Text: "x"},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nuid"
 )
 
 // vector is a line of testdata/tracker.jsonl: frames as they arrive, and those
@@ -45,7 +46,7 @@ func yieldedOf(f *Frame) yielded {
 // testStream is a stream without a connection.
 func testStream(o *RequestOptions, queue int) *Stream {
 	o.ID = "request1"
-	s := newStream(&Client{cfg: ClientConfig{QueueFrames: queue}, streams: map[string]*Stream{}}, "m", o)
+	s := newStream(&Client{cfg: ClientConfig{QueueFrames: queue}, streams: map[string]*Stream{}, ids: idSource{nuid: nuid.New()}}, "m", o)
 	s.resume.armed = true // there is nobody to ask
 	return s
 }
