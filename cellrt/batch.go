@@ -25,7 +25,8 @@ type Result struct {
 	// it takes the place of the proposal before. Valid as Tokens are.
 	Proposal []Token
 	// Checkpoint, if not nil, holds the sequence's progress up to and with this
-	// result. It belongs to the receiver.
+	// result. It belongs to the receiver. The last result has one only when the
+	// sequence was suspended.
 	Checkpoint *Checkpoint
 	// Done is set in the last result of a sequence, and only there.
 	Done bool

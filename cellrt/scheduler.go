@@ -24,7 +24,8 @@ import (
 // of these E more may come, while there is little to do. Each of all these
 // decisions is for at most K batches, the cell's look-ahead. Beside that,
 // every batch of the node's cell takes the oldest node of all tenants that
-// have some there, or of as many of them in turn as it has rows.
+// have some there, or of as many of them in turn as it has rows. A node that was
+// held back for a checkpoint (see [Checkpoint]) waits from when it is let go.
 type Scheduler struct {
 	maxRows int
 	models  []*Model
@@ -377,6 +378,9 @@ func (s *Scheduler) release(q *Sequence) {
 	if n := len(s.results); n > 0 && s.results[n-1].Sequence == q {
 		last := &s.results[n-1]
 		last.Done, last.Reason, last.Err = true, q.reason, q.err
+		if !q.progress.left {
+			last.Checkpoint = nil // out of date
+		}
 		return
 	}
 	s.results = append(s.results, Result{Sequence: q, Done: true, Reason: q.reason, Err: q.err})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cellmq/cellmq/models/classifier"
 	"github.com/cellmq/cellmq/models/internal/brief"
+	"github.com/cellmq/cellmq/models/internal/snapshot"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
 
@@ -59,6 +60,7 @@ func (f *classifierFamily) unfold(in Input, p Params) (*Request, error) {
 	g := f.Graph(tokens, p.Ramps)
 	return &Request{
 		Graph: g, InputTokens: len(tokens),
+		sign:    func(dst []byte) []byte { return snapshot.AppendBool(signTokens(dst, tokens), p.Ramps) },
 		outcome: func() Outcome { return classify(c.Labels, g.Logits()) },
 	}, nil
 }

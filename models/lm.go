@@ -66,6 +66,7 @@ func (f *lmFamily) unfold(in Input, p Params) (*Request, error) {
 	g := f.Graph(input, o)
 	return &Request{
 		Graph: g, InputTokens: len(input), MaxTokens: o.MaxTokens, stops: o.Stops,
+		sign: func(dst []byte) []byte { return signOptions(signTokens(dst, input), o, p.Stop) },
 		outcome: func() Outcome {
 			return Outcome{LogProb: g.LogProb(), Cut: g.Cut(), Alternatives: alternatives(g.Alternatives())}
 		},

@@ -50,6 +50,9 @@ type Request struct {
 
 	// outcome reads the graph's results.
 	outcome func() Outcome
+	// sign appends what the output depends on beside the model: the input and
+	// the parameters. Nil in families without checkpoints.
+	sign func(dst []byte) []byte
 	// stops are the texts that end the output; nil without.
 	stops *tokenizer.Stops
 }

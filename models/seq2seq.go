@@ -82,6 +82,12 @@ func (f *seq2seqFamily) unfold(in Input, p Params) (*Request, error) {
 	g := f.Graph(segments, o)
 	return &Request{
 		Graph: g, InputTokens: tokens, MaxTokens: o.MaxTokens, stops: o.Stops,
+		sign: func(dst []byte) []byte {
+			for _, s := range segments {
+				dst = signTokens(dst, s)
+			}
+			return signOptions(dst, o, p.Stop)
+		},
 		outcome: func() Outcome {
 			return Outcome{LogProb: g.LogProb(), Cut: g.Cut(), Alternatives: alternatives(g.Alternatives())}
 		},

@@ -91,7 +91,7 @@ func readLines[T any](t *testing.T, path ...string) []T {
 }
 
 // directory copies a fixture into memory, where a test can change it.
-func directory(t *testing.T, name string) fstest.MapFS {
+func directory(t testing.TB, name string) fstest.MapFS {
 	t.Helper()
 	dir := os.DirFS(filepath.Join("testdata", "fixtures", name))
 	files, err := fs.Glob(dir, "*")

@@ -16,15 +16,18 @@ type Graph struct {
 	layers []progress
 	left   int         // heads that have not run
 	logits [][]float32 // by layer
+
+	restored bool // the graph goes on from a checkpoint
 }
 
 // progress is how far a layer has come.
 type progress struct {
-	done   int  // positions
-	pushed bool // a node is on its way
+	done       int  // positions
+	pushed     bool // a node is on its way
+	classified bool // the head has run
 }
 
-var _ cellrt.Graph = (*Graph)(nil)
+var _ cellrt.Resumable = (*Graph)(nil)
 
 // Graph unfolds a text of 1 to MaxInputLength tokens of the vocabulary. Ramps
 // says whether the ramps run too. The graph keeps the tokens, which must not
@@ -55,8 +58,15 @@ func (g *Graph) Logits() [][]float32 {
 	return g.logits
 }
 
-// Start pushes the first layer at the first position.
-func (g *Graph) Start(f *cellrt.Frontier) { g.push(0, f) }
+// Start pushes the first layer at the first position, or what a restored
+// graph's checkpoint waited for.
+func (g *Graph) Start(f *cellrt.Frontier) {
+	if g.restored {
+		g.resume(f)
+		return
+	}
+	g.push(0, f)
+}
 
 // Advance pushes what node n made ready.
 func (g *Graph) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
@@ -75,11 +85,16 @@ func (g *Graph) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
 		g.push(l+1, f)
 	}
 	if g.layers[l].done == len(g.tokens) && g.headed(l) {
-		node := cellrt.Node{Cell: g.model.head(l)}
-		node.Args[argCount] = int32(len(g.tokens))
-		node.Args[argHead] = int32(l)
-		f.Push(node)
+		g.pushHead(l, f)
 	}
+}
+
+// pushHead pushes the head of a layer that has run at all positions.
+func (g *Graph) pushHead(l int, f *cellrt.Frontier) {
+	node := cellrt.Node{Cell: g.model.head(l)}
+	node.Args[argCount] = int32(len(g.tokens))
+	node.Args[argHead] = int32(l)
+	f.Push(node)
 }
 
 // push pushes the next node of a layer if there is one, its input exists and
@@ -108,14 +123,23 @@ func (g *Graph) push(l int, f *cellrt.Frontier) {
 
 // classify takes a head's result.
 func (g *Graph) classify(layer int, logits []float32, f *cellrt.Frontier) {
-	for _, v := range logits {
-		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			f.Fail(cellrt.ErrNumerical)
-			return
-		}
+	if !finite(logits) {
+		f.Fail(cellrt.ErrNumerical)
+		return
 	}
 	copy(g.logits[layer], logits)
+	g.layers[layer].classified = true
 	if g.left--; g.left == 0 {
 		f.Finish(cellrt.Stopped)
 	}
+}
+
+// finite reports whether all values are numbers.
+func finite(values []float32) bool {
+	for _, v := range values {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return false
+		}
+	}
+	return true
 }

@@ -15,6 +15,7 @@ type Model struct {
 	config     Config
 	program    *cellrt.Program
 	parameters int
+	states     []state // by layer
 }
 
 // New builds the cells of a model from its configuration, with defaults
@@ -35,7 +36,7 @@ func New(name string, c Config, f *safetensors.File) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build program: %w", err)
 	}
-	return &Model{config: c, program: program, parameters: parameters}, nil
+	return &Model{config: c, program: program, parameters: parameters, states: b.states}, nil
 }
 
 // Config returns the model's configuration.

@@ -33,6 +33,11 @@ type Writer struct {
 	step    uint64
 	sum     float64
 	broken  bool
+	vocab   int
+
+	recording bool
+	count     int    // choices in the record
+	record    []byte // see Record
 
 	ranks []candidate // room for the best candidates of a token
 	top   []cellrt.Candidate
@@ -40,7 +45,7 @@ type Writer struct {
 
 // NewWriter returns the writer of an output over a vocabulary.
 func NewWriter(o Options, vocab int) *Writer {
-	w := &Writer{end: o.EndToken, left: o.MaxTokens}
+	w := &Writer{end: o.EndToken, left: o.MaxTokens, vocab: vocab}
 	if o.Sampling.Temperature > 0 {
 		w.sampler = newSampler(o.Sampling, vocab)
 	}
@@ -81,6 +86,19 @@ func (w *Writer) Take(out cellrt.Output, f *cellrt.Frontier) (int32, Next) {
 	if w.sampler != nil {
 		t.ID = w.sampler.choose(out.Values, w.step)
 		t.LogProb = out.LogProbOf(t.ID)
+	}
+	if t.ID != w.end {
+		t.Top = w.best(out)
+	}
+	return w.accept(t, f)
+}
+
+// accept goes on with a token that was chosen.
+func (w *Writer) accept(t cellrt.Token, f *cellrt.Frontier) (int32, Next) {
+	if w.recording {
+		w.remember(t)
+	}
+	if w.sampler != nil {
 		w.step++
 	}
 	if t.ID == w.end {
@@ -88,7 +106,6 @@ func (w *Writer) Take(out cellrt.Output, f *cellrt.Frontier) (int32, Next) {
 		return t.ID, End
 	}
 	t.Break, w.broken = w.broken, false
-	t.Top = w.best(out)
 	w.left--
 	if w.stopper == nil {
 		w.emit(f, t)
@@ -129,12 +146,18 @@ func (w *Writer) best(out cellrt.Output) []cellrt.Candidate {
 	if n == 0 {
 		return nil
 	}
-	if cap(w.top)-len(w.top) < n {
-		w.top = make([]cellrt.Candidate, 0, n*min(topChunk, w.left))
-	}
-	start := len(w.top)
+	start := w.room(n)
 	for _, c := range best(w.ranks, out.Values, n) {
 		w.top = append(w.top, cellrt.Candidate{ID: c.id, LogProb: out.LogProbOf(c.id)})
 	}
 	return w.top[start:len(w.top):len(w.top)]
+}
+
+// room makes room for the best n candidates of a token and returns where in
+// top they go.
+func (w *Writer) room(n int) int {
+	if cap(w.top)-len(w.top) < n {
+		w.top = make([]cellrt.Candidate, 0, n*min(topChunk, w.left))
+	}
+	return len(w.top)
 }

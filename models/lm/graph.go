@@ -12,13 +12,16 @@ type Graph struct {
 	input []int32
 	read  int // tokens of the input that were pushed
 
+	latest   cellrt.Node    // that was pushed; not with a search
+	recalled []cellrt.Token // emitted before the checkpoint that the graph goes on from
+
 	writer *decode.Writer
 	search *decode.Search // nil without
 	nBest  int
 	best   []decode.Hypothesis
 }
 
-var _ cellrt.Graph = (*Graph)(nil)
+var _ cellrt.Resumable = (*Graph)(nil)
 
 // Graph continues an input of one or more tokens of the vocabulary, which the
 // graph keeps and which must not change. The options' end token is the
@@ -32,23 +35,35 @@ func (m *Model) Graph(input []int32, o decode.Options) *Graph {
 	} else {
 		g.writer = decode.NewWriter(o, m.config.VocabSize)
 	}
+	g.read = 1
+	g.latest = m.layers(input[0], -1, 0)
 	return g
 }
 
-// Start pushes the first position of the input.
+// Start pushes the first position of the input, or what a restored graph's
+// checkpoint waited for.
 func (g *Graph) Start(f *cellrt.Frontier) {
-	g.read = 1
-	f.Push(g.model.layers(g.input[0], -1, 0))
+	for _, t := range g.recalled {
+		f.Emit(t)
+	}
+	g.recalled = nil
+	g.push(g.latest, f)
+}
+
+// push pushes the one node that there is without a search.
+func (g *Graph) push(n cellrt.Node, f *cellrt.Frontier) {
+	g.latest = n
+	f.Push(n)
 }
 
 // Advance pushes what node n made ready.
 func (g *Graph) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
 	switch {
 	case n.Cell == g.model.program.Cells[0] && g.read < len(g.input):
-		f.Push(g.model.layers(g.input[g.read], 0, 0))
+		g.push(g.model.layers(g.input[g.read], 0, 0), f)
 		g.read++
 	case n.Cell == g.model.program.Cells[0]:
-		f.Push(g.model.project(n.Args[argTo]))
+		g.push(g.model.project(n.Args[argTo]), f)
 	case g.search != nil:
 		g.advanceSearch(n.Args[argEntry], out, f)
 	default:
@@ -60,7 +75,7 @@ func (g *Graph) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
 func (g *Graph) advanceWriter(out cellrt.Output, f *cellrt.Frontier) {
 	switch token, next := g.writer.Take(out, f); next {
 	case decode.Continue:
-		f.Push(g.model.layers(token, 0, 0))
+		g.push(g.model.layers(token, 0, 0), f)
 	case decode.End:
 		g.writer.Finish(cellrt.Stopped, f)
 	case decode.Done:

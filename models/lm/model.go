@@ -33,6 +33,7 @@ type Model struct {
 	config     Config
 	program    *cellrt.Program
 	parameters int
+	states     []state // by layer
 }
 
 type weights struct {
@@ -78,7 +79,7 @@ func New(name string, c Config, f *safetensors.File) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build program: %w", err)
 	}
-	return &Model{config: c, program: program, parameters: parameters}, nil
+	return &Model{config: c, program: program, parameters: parameters, states: states}, nil
 }
 
 // loadWeights takes every tensor of a model with configuration c out of f.

@@ -17,8 +17,13 @@ type Graph struct {
 	left   int     // chains that have not reached their end
 
 	writer  *decode.Writer // nil with a search
-	written int            // of the current segment
+	bridged bool           // the decoder has its first state; not with a search
+	token   int32          // the decoder's latest input; not with a search
+	written int            // tokens of the current segment
 	cut     bool           // a segment reached its bound
+
+	restored bool           // the graph goes on from a checkpoint
+	recalled []cellrt.Token // emitted before it
 
 	beam *beam // nil without a search
 }
@@ -29,7 +34,7 @@ type chain struct {
 	pushed bool // a node is on its way
 }
 
-var _ cellrt.Graph = (*Graph)(nil)
+var _ cellrt.Resumable = (*Graph)(nil)
 
 // Graph unfolds a source of one or more segments, none of them empty, of
 // tokens of the source vocabulary, together at most MaxSourceLength. The graph
@@ -74,8 +79,15 @@ func (g *Graph) Alternatives() []decode.Hypothesis {
 	return g.beam.alternatives(len(g.segments))
 }
 
-// Start pushes the first nodes of the first segment.
-func (g *Graph) Start(f *cellrt.Frontier) { g.encode(f) }
+// Start pushes the first nodes of the first segment, or what a restored
+// graph's checkpoint waited for.
+func (g *Graph) Start(f *cellrt.Frontier) {
+	if g.restored {
+		g.resume(f)
+		return
+	}
+	g.encode(f)
+}
 
 // Advance pushes what node n made ready.
 func (g *Graph) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
@@ -83,7 +95,8 @@ func (g *Graph) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
 	case i < g.model.encoders:
 		g.advanceChain(i, f)
 	case n.Cell == g.model.bridge() && g.beam == nil:
-		g.decode(decode.Row{Token: g.model.config.BOSToken}, f)
+		g.bridged = true
+		g.write(g.model.config.BOSToken, f)
 	case n.Cell == g.model.bridge():
 		g.decode(g.beam.begin(g.model.config), f)
 	case g.beam == nil:
@@ -95,14 +108,19 @@ func (g *Graph) Advance(n cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
 
 // encode starts the next segment.
 func (g *Graph) encode(f *cellrt.Frontier) {
-	g.source = g.segments[g.next]
-	g.next++
-	g.written = 0
-	clear(g.chains)
-	g.left = len(g.chains)
+	g.begin()
 	for i := range min(g.model.config.directions(), len(g.chains)) {
 		g.push(i, f)
 	}
+}
+
+// begin makes the next segment the current one.
+func (g *Graph) begin() {
+	g.source = g.segments[g.next]
+	g.next++
+	g.bridged, g.written = false, 0
+	clear(g.chains)
+	g.left = len(g.chains)
 }
 
 // advanceChain counts a node of chain i and pushes what waited for it: the
@@ -165,20 +183,32 @@ func (g *Graph) decode(r decode.Row, f *cellrt.Frontier) {
 // stays in entry 0.
 func (g *Graph) advanceWriter(out cellrt.Output, f *cellrt.Frontier) {
 	token, next := g.writer.Take(out, f)
-	switch next {
-	case decode.Done:
-		return
-	case decode.End:
+	switch {
+	case next == decode.Done:
+	case g.ends(next):
 		g.endSegment(f)
-		return
-	case decode.Continue:
+	default:
+		g.write(token, f)
+	}
+}
+
+// ends takes note of a choice of the writer and reports whether the current
+// segment ends with it.
+func (g *Graph) ends(next decode.Next) bool {
+	if next == decode.End {
+		return true
 	}
 	g.written++
 	if g.written == g.model.config.MaxTargetLength {
 		g.cut = true
-		g.endSegment(f)
-		return
+		return true
 	}
+	return false
+}
+
+// write pushes the decoder's node after a token without a search.
+func (g *Graph) write(token int32, f *cellrt.Frontier) {
+	g.token = token
 	g.decode(decode.Row{Token: token}, f)
 }
 

@@ -16,6 +16,17 @@ type Model struct {
 	program    *cellrt.Program
 	parameters int
 	encoders   int // cells of the encoder: the first ones of the program
+	fields     fields
+}
+
+// fields names what a slot holds.
+type fields struct {
+	encoder [][]state // by layer, then direction
+	decoder []state
+	// outputs has a layer's outputs by position: those that a next
+	// bidirectional layer reads, and in the last place those that attention
+	// reads. A layer that nobody reads by position has none.
+	outputs []output
 }
 
 // New builds the cells of a model from its configuration, with defaults
@@ -39,7 +50,7 @@ func New(name string, c Config, f *safetensors.File) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build program: %w", err)
 	}
-	return &Model{config: c, program: program, parameters: parameters, encoders: len(b.cells) - 2}, nil
+	return &Model{config: c, program: program, parameters: parameters, encoders: len(b.cells) - 2, fields: b.fields}, nil
 }
 
 // Config returns the model's configuration.
@@ -62,13 +73,7 @@ type builder struct {
 	layout *cellrt.Layout
 	cells  []*cellrt.Cell
 	errs   brief.List
-
-	encoder [][]state // by layer, then direction
-	decoder []state
-	// outputs has a layer's outputs by position: those that a next
-	// bidirectional layer reads, and in the last place those that attention
-	// reads. A layer that nobody reads by position has none.
-	outputs []output
+	fields
 }
 
 // state names the fields of a recurrent layer's state. A GRU has no c.

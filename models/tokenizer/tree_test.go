@@ -139,7 +139,9 @@ func FuzzTree(f *testing.F) {
 	}
 	tree := newTree(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		ids, err := tree.Encode(text)
+		var ids []int32
+		var err error
+		bounded(t, len(text), func() { ids, err = tree.Encode(text) })
 		if err != nil {
 			e, ok := errors.AsType[*tokenizer.EncodeError](err)
 			if !ok || e.Position < 0 || e.Position >= len(text) || e.Message == "" {
