@@ -356,7 +356,11 @@ func FuzzDecodeRequest(f *testing.F) {
 		f.Add("", b[:min(len(b), 64)])
 	}
 	f.Fuzz(func(t *testing.T, contentType string, payload []byte) {
-		r, bad := durable(nats.Header{HeaderContentType: {contentType}}, payload)
+		var r *Request
+		var bad *Error
+		boundedBy(t, payloadFactor, len(contentType)+len(payload), func() {
+			r, bad = durable(nats.Header{HeaderContentType: {contentType}}, payload)
+		})
 		if !ValidID(r.ID) || r.Reply == "" {
 			t.Fatalf("cannot be answered: %+v", r)
 		}
@@ -389,7 +393,11 @@ func FuzzSubjectsAndHeaders(f *testing.F) {
 		h := nats.Header{HeaderID: {id}, HeaderDeadline: {deadline}, HeaderMode: {mode}, HeaderVersion: {version}, HeaderReplyTo: {reply}}
 		now := time.UnixMilli(1000)
 		d := newTestDecoder()
-		r, bad := d.durable(message{subject: subject, header: h, payload: []byte("x")}, 1, now, now)
+		var r *Request
+		var bad *Error
+		boundedBy(t, payloadFactor, len(subject)+len(reply)+len(id)+len(deadline)+len(mode)+len(version), func() {
+			r, bad = d.durable(message{subject: subject, header: h, payload: []byte("x")}, 1, now, now)
+		})
 		if bad == nil && (!ValidModel(r.Model) || !ValidClient(r.Client) || !r.Priority.valid() || r.Reply == "") {
 			t.Fatalf("accepted %+v", r)
 		}

@@ -144,7 +144,9 @@ func FuzzDecodeFrame(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		fr, err := DecodeFrame(b)
+		var fr Frame
+		var err error
+		boundedBy(t, payloadFactor, len(b), func() { fr, err = DecodeFrame(b) })
 		if err != nil {
 			return
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -233,26 +232,6 @@ func TestRequestHash(t *testing.T) {
 	// The zero byte separates.
 	if requestHash("a", []byte("bc")) == requestHash("ab", []byte("c")) {
 		t.Error("subject and payload run together")
-	}
-}
-
-// bounded runs decode and wants it to allocate no more than a multiple of its
-// input. Others may allocate meanwhile, so the least of some runs counts.
-func bounded(t *testing.T, input int, decode func()) {
-	t.Helper()
-	limit := uint64(8*input + 16<<10)
-	for try := 0; ; try++ {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		decode()
-		runtime.ReadMemStats(&after)
-		grown := after.TotalAlloc - before.TotalAlloc
-		if grown <= limit {
-			return
-		}
-		if try == 5 {
-			t.Fatalf("%d bytes allocated for %d", grown, input)
-		}
 	}
 }
 

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(role) != "" {
 		brokertest.ExitWithTest()
 		_, _ = os.Stdout.WriteString("I am here\n") // the test misses it
-		select {} // until a signal
+		select {}                                   // until a signal
 	}
 	goleak.VerifyTestMain(m)
 }
