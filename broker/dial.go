@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -46,6 +47,13 @@ func dial(ctx context.Context, url string, opts []nats.Option) (*nats.Conn, erro
 		return nil, fmt.Errorf("connect to %s: %w", RedactURL(url), urlCause(r.err))
 	}
 	return r.nc, nil
+}
+
+// OwnInbox makes the inboxes of a client's connection part of what only that
+// client may subscribe to, where users have permissions: infer.out.<client>, with
+// the prefix of the subjects in place of infer.
+func OwnInbox(prefix, client string) nats.Option {
+	return nats.CustomInboxPrefix(strings.TrimSuffix(subjects(prefix).out(client, ""), "."))
 }
 
 // warnAbsent logs failed tries to connect: the first one at once, others at
