@@ -45,6 +45,17 @@
 // every Finals after a reconnection. Records are read by direct gets; no
 // consumer exists per client or request.
 //
+// # Readers
+//
+// A [Stream] yields the contiguous output, whatever is lost, repeated or begun
+// anew on the way; the comment on tracker has the rules. What it lacks it asks
+// for on infer.resume.<client>: the worker that runs the request repeats the
+// output so far ([TokenStream.Cumulative]), and one worker looks at what the
+// streams keep. [Client.Attach] reads a request in the same way that somebody else
+// sent. A terminal frame is encoded ([TokenStream.Terminal]), stored and then sent
+// ([TokenStream.SendTerminal]); a later lease sends the stored one as its own
+// ([TokenStream.Replay]).
+//
 // # Hostile input
 //
 // Payloads are scanned before a decoder touches them: nesting, declared
