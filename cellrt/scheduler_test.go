@@ -13,6 +13,9 @@ import (
 
 var errTest = errors.New("test cause")
 
+// errSuspended is the cause of a suspension.
+var errSuspended = errors.New("test suspension")
+
 func TestSchedulerBatchesAcrossSequences(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 8, 4, 1)
@@ -202,7 +205,8 @@ func FuzzScheduler(f *testing.F) {
 	f.Add([]byte{0, 5, 1, 2, 0, 9, 1, 2, 1, 2})
 	f.Add([]byte{0, 255, 0, 254, 0, 253, 1, 17, 3, 0, 2, 18, 3, 1})
 	f.Add([]byte{4, 5, 0, 21, 0, 21, 0, 21, 0, 33, 0, 45, 3, 0, 5, 0, 3, 0, 5, 0, 3, 0, 0, 80, 5, 0, 7, 2, 3, 0, 5, 0})
-	f.Add([]byte{9, 23, 0, 23, 11, 59, 22, 47, 3, 0, 3, 1, 10, 3, 5, 0, 5, 0, 5, 1, 9, 1, 3, 2, 8, 0, 10, 0, 5, 0})
+	f.Add([]byte{8, 23, 39, 79, 78, 59, 52, 79, 3, 0, 3, 1, 5, 0, 11, 0, 5, 1, 12, 0, 3, 0, 3, 1, 5, 1, 11, 1, 8, 1, 5, 0, 12, 2, 10, 2, 3, 2, 11, 3})
+	f.Add([]byte{9, 23, 0, 23, 13, 59, 26, 47, 3, 0, 3, 1, 10, 3, 5, 0, 5, 0, 5, 1, 9, 1, 3, 2, 8, 0, 10, 0, 5, 0})
 	f.Add([]byte("submit, step, cancel, fail a row, finish; and again with others"))
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) < 2 {
@@ -215,13 +219,14 @@ func FuzzScheduler(f *testing.F) {
 		for ops := program[2:]; len(ops) >= 2; ops = ops[2:] {
 			op, arg := ops[0], int(ops[1])
 			executor := arg % len(w.rounds)
-			switch op % 11 {
+			switch op % 13 {
 			case 0, 1, 2:
 				w.submit(script{
 					lengths: [3]int{arg % 4, arg / 4 % 3, arg / 12 % 5},
 					failAt:  arg/60 - 1, // none, or one that may lie beyond the end
 					stall:   arg == 255,
-					tenant:  []string{"", "a", "b"}[int(op)/11%3],
+					tenant:  []string{"", "a", "b"}[int(op)/13%3],
+					every:   int(op) / 39 % 4,
 				})
 			case 3, 4:
 				w.form(executor)
@@ -242,6 +247,16 @@ func FuzzScheduler(f *testing.F) {
 				}
 			case 10:
 				w.reshape(1 + arg%4)
+			case 11:
+				if len(w.scripts) > 0 {
+					w.suspend(w.scripts[arg%len(w.scripts)], errSuspended)
+				}
+			case 12:
+				if len(w.scripts) > 0 {
+					if s := w.scripts[arg%len(w.scripts)]; s.latest != nil {
+						w.resume(s)
+					}
+				}
 			}
 		}
 		w.drain()

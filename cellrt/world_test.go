@@ -119,6 +119,8 @@ type script struct {
 	stall   bool   // go quiet after the encoder
 	poison  bool   // fail at the next token
 	tenant  string
+	every   int // nodes between checkpoints; none with 0
+	from    *cellrt.Checkpoint
 
 	next     [3]int // position whose node is out
 	ran      [3]int // nodes completed
@@ -131,13 +133,22 @@ type script struct {
 	failed   bool
 	ends     int
 	cause    error // of a cancellation
+	nodes    int   // that ran, while the script was live
+	saved    int   // of those, when it was last saved
+	due      bool  // it waits for a moment to be saved
+	leave    error // of a suspension
+	saves    int   // calls of Save
+	latest   *cellrt.Checkpoint
 	err      error
 	reason   cellrt.Reason
 }
 
 func (s *script) Start(f *cellrt.Frontier) {
+	for i := range s.tokens { // those before a checkpoint
+		f.Emit(cellrt.Token{ID: int32(i)})
+	}
 	for chain := range 2 {
-		if s.lengths[chain] > 0 {
+		if s.next[chain] < s.lengths[chain] {
 			s.push(f, chain)
 		}
 	}
@@ -200,13 +211,13 @@ func (s *script) decode(f *cellrt.Frontier) {
 func (s *script) push(f *cellrt.Frontier, chain int) {
 	n := cellrt.Node{Cell: s.world.cells[chain], Args: [cellrt.MaxArgs]int32{int32(s.number), int32(chain), int32(s.next[chain])}}
 	f.Push(n)
-	s.world.ready = append(s.world.ready, readyNode{script: s, node: n, held: s.ahead > 0})
+	s.world.ready = append(s.world.ready, readyNode{script: s, node: n, held: s.ahead > 0 || s.due})
 }
 
 // submit submits a script and returns it, or nil when there was no slot.
 func (w *world) submit(s script) *script {
 	s.world, s.number = w, len(w.scripts)
-	s.seq = cellrt.NewSequence(w.model, &s, cellrt.SequenceOptions{Owner: &s, Tenant: s.tenant})
+	s.seq = cellrt.NewSequence(w.model, &s, cellrt.SequenceOptions{Owner: &s, Tenant: s.tenant, CheckpointEvery: s.every, From: s.from})
 	w.scripts = append(w.scripts, &s)
 	w.tenants[s.tenant] = true
 	err := w.sched.Submit(s.seq)
@@ -308,7 +319,7 @@ func (w *world) checkTurns(b *cellrt.Batch, limit int) {
 		rows[t] = append(rows[t], row)
 	}
 	for _, n := range w.ready {
-		if n.node.Cell != b.Cell {
+		if n.node.Cell != b.Cell || n.held {
 			continue
 		}
 		t := n.script.tenant
@@ -339,6 +350,9 @@ func (w *world) taken(executor int, f *flight) {
 		}
 		s := w.ready[at].script
 		w.ready = slices.Delete(w.ready, at, at+1)
+		if s.due {
+			w.tb.Fatalf("script %d runs a node while it waits to be saved", s.number)
+		}
 		w.checkOrder(executor, s, int(row.Args[1]), int(row.Args[2]))
 		s.inFlight++
 		f.scripts = append(f.scripts, s)
@@ -371,7 +385,7 @@ func (w *world) checkOrder(executor int, s *script, chain, position int) {
 
 // advancedAhead takes note that a script was advanced while its node is out.
 func (w *world) advancedAhead(s *script, chain, position int) {
-	if w.lookAhead < 2 || chain == 2 {
+	if w.lookAhead < 2 || chain == 2 || s.due {
 		w.tb.Fatalf("script %d chain %d advanced before it ran", s.number, chain)
 	}
 	for i := range w.rounds {
@@ -419,6 +433,9 @@ func (w *world) complete(executor int) bool {
 	w.sched.Complete(&f.batch, rows)
 	w.completing = false
 	f.batch.Rows = f.batch.Rows[:0]
+	for _, s := range f.scripts {
+		w.count(s)
+	}
 	w.collect()
 	return true
 }
@@ -427,7 +444,7 @@ func (w *world) complete(executor int) bool {
 func (w *world) release(s *script) {
 	for i := range w.ready {
 		if w.ready[i].script == s {
-			w.ready[i].held = false
+			w.ready[i].held = s.due
 		}
 	}
 }
@@ -446,7 +463,7 @@ func (w *world) reshape(executors int) {
 func (w *world) cancel(s *script, cause error) {
 	// A graph that goes quiet ahead ends when the last of its nodes completes.
 	quiet := s.stall && s.ends == 0
-	ended := s.finished && !quiet || s.cause != nil
+	ended := s.finished && !quiet || s.cause != nil || s.ends > 0
 	if !ended {
 		s.cause = cause
 		w.forget(s)
@@ -480,8 +497,11 @@ func (w *world) collect() {
 			}
 			s.seen++
 		}
+		if r.Checkpoint != nil {
+			w.checkpointed(s, r.Checkpoint)
+		}
 		if !r.Done {
-			if len(r.Tokens) == 0 || r.Err != nil || r.Reason != 0 {
+			if len(r.Tokens) == 0 && r.Checkpoint == nil || r.Err != nil || r.Reason != 0 {
 				w.tb.Fatalf("script %d has result %+v", s.number, r)
 			}
 			continue
@@ -505,6 +525,15 @@ func (w *world) end(s *script, r cellrt.Result) {
 		if owner == s {
 			delete(w.owners, slot)
 		}
+	}
+	if suspended := s.leave != nil && s.cause == nil && errors.Is(r.Err, s.leave); suspended {
+		if r.Checkpoint == nil || r.Reason != 0 {
+			w.tb.Fatalf("script %d was suspended with result %+v", s.number, r)
+		}
+		return
+	}
+	if r.Checkpoint != nil {
+		w.tb.Fatalf("script %d ended with %v and a checkpoint", s.number, r.Err)
 	}
 	var want error
 	switch {
