@@ -41,7 +41,7 @@ type AttachOptions struct {
 // of the same name, over whichever connection: one that runs, one that has
 // finished as long as its final is kept, and what is kept of one in mode resume
 // whose worker was lost. The stream begins behind what o says. It is [ErrUnknownRequest]
-// when nobody knows the request. To stop reading, or the end of ctx, does
+// when nobody knows the request, or no worker is there to ask. To stop reading, or the end of ctx, does
 // not cancel the request; [Client.Cancel] does.
 func (c *Client) Attach(ctx context.Context, id string, o AttachOptions) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
@@ -154,6 +154,14 @@ func (s *Stream) resumed(state ResumeState) {
 	if !s.track.hole() {
 		r.behind = false
 	}
+}
+
+// unanswered takes the server's word that no worker is there to ask. One may be
+// back soon, for a request of ours; an attached reader need not wait.
+func (s *Stream) unanswered() {
+	s.mu.Lock()
+	s.resume.unknown = true
+	s.mu.Unlock()
 }
 
 // reconnected has the stream ask what it missed, unless frames come again.

@@ -259,6 +259,48 @@ func pull2(s *broker.Stream) (next func() (broker.Frame, error, bool), stop func
 	}
 }
 
+// TestAttachWithoutWorkers wants a reader to be told soon, and the client's own
+// request to wait on.
+func TestAttachWithoutWorkers(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t, broker.Config{})
+	if err := conn.EnsureStreams(t.Context(), []string{"echo"}); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := broker.Dial(t.Context(), server.URL(), "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	c, err := broker.NewClient(nc, broker.ClientConfig{Name: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := c.Request(t.Context(), "echo", broker.RequestOptions{ID: "request001"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is stored", func() bool { return queued(t, conn) == 1 })
+	if err := nc.Flush(); err != nil { // the receipt has come
+		t.Fatal(err)
+	}
+	if err := nc.ForceReconnect(); err != nil { // the request asks, in vain
+		t.Fatal(err)
+	}
+	s, err := c.Attach(t.Context(), "request002", broker.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Final(); !errors.Is(err, broker.ErrUnknownRequest) {
+		t.Errorf("%v", err)
+	}
+	storeFinal(t, conn, "request001", "done")
+	serve(t, conn, broker.ServiceConfig{}, nil)
+	if text, f := read(t, own); text != "done" || f.Text != "done" {
+		t.Errorf("%q, final %q", text, f.Text)
+	}
+}
+
 // TestAttachedReadersDoNotCancel stops reading in every way.
 func TestAttachedReadersDoNotCancel(t *testing.T) {
 	t.Parallel()

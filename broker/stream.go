@@ -183,8 +183,10 @@ func (s *Stream) sequence() uint64 {
 // word that nobody takes it, or an answer to a resume request.
 func (s *Stream) receive(m *nats.Msg) {
 	if len(m.Data) == 0 {
-		// The same of a resume request means nothing: it is asked again.
-		if m.Header.Get("Status") == "503" && lastToken(m.Subject) == s.id {
+		switch absent := m.Header.Get("Status") == "503"; {
+		case absent && lastToken(m.Subject) == s.replies:
+			s.unanswered()
+		case absent:
 			s.push(s.refusal(NewError(CodeUnknownModel, "no worker serves model "+s.model)), false)
 		}
 		return
