@@ -10,6 +10,17 @@ import (
 
 var _ cellrt.Resumable = (*script)(nil)
 
+// tally counts what happened in a world.
+type tally struct{ holds, saves, suspended, resumed, cancelledAtBarrier int }
+
+func (t *tally) add(o tally) {
+	t.holds += o.holds
+	t.saves += o.saves
+	t.suspended += o.suspended
+	t.resumed += o.resumed
+	t.cancelledAtBarrier += o.cancelledAtBarrier
+}
+
 // Record does nothing: a script keeps all it needs.
 func (s *script) Record() {
 	if s.every == 0 {
@@ -48,6 +59,7 @@ func (w *world) reopen(s *script) {
 // hold keeps the nodes of a script from going until it is saved.
 func (w *world) hold(s *script) {
 	s.due = true
+	w.tally.holds++
 	w.release(s)
 	for i, c := range w.cells {
 		if w.free(c) == 0 {
@@ -89,16 +101,21 @@ func (w *world) checkpointed(s *script, c *cellrt.Checkpoint) {
 		w.tb.Fatalf("script %d has checkpoint %+v after %d nodes and %d tokens", s.number, c, ran, s.seen)
 	}
 	s.latest = c
+	w.tally.saves++
 }
 
 // resume submits a script that goes on from another one's latest checkpoint.
 func (w *world) resume(s *script) *script {
 	c := s.latest
 	next := [3]int{int(c.Graph[0]), int(c.Graph[1]), int(c.Graph[2])}
-	return w.submit(script{
+	resumed := w.submit(script{
 		lengths: s.lengths, failAt: s.failAt, stall: s.stall, tenant: s.tenant, every: s.every,
 		from: c, next: next, ran: next, tokens: int(c.Graph[3]), nodes: int(c.Nodes), saved: int(c.Nodes),
 	})
+	if resumed != nil {
+		w.tally.resumed++
+	}
+	return resumed
 }
 
 // suspend suspends a script.

@@ -1,10 +1,8 @@
 package cellrt_test
 
 import (
-	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"testing"
 	"weak"
 
@@ -199,68 +197,6 @@ func TestSchedulerPanics(t *testing.T) {
 			f()
 		}()
 	}
-}
-
-func FuzzScheduler(f *testing.F) {
-	f.Add([]byte{0, 5, 1, 2, 0, 9, 1, 2, 1, 2})
-	f.Add([]byte{0, 255, 0, 254, 0, 253, 1, 17, 3, 0, 2, 18, 3, 1})
-	f.Add([]byte{4, 5, 0, 21, 0, 21, 0, 21, 0, 33, 0, 45, 3, 0, 5, 0, 3, 0, 5, 0, 3, 0, 0, 80, 5, 0, 7, 2, 3, 0, 5, 0})
-	f.Add([]byte{8, 23, 39, 79, 78, 59, 52, 79, 3, 0, 3, 1, 5, 0, 11, 0, 5, 1, 12, 0, 3, 0, 3, 1, 5, 1, 11, 1, 8, 1, 5, 0, 12, 2, 10, 2, 3, 2, 11, 3})
-	f.Add([]byte{9, 23, 0, 23, 13, 59, 26, 47, 3, 0, 3, 1, 10, 3, 5, 0, 5, 0, 5, 1, 9, 1, 3, 2, 8, 0, 10, 0, 5, 0})
-	f.Add([]byte("submit, step, cancel, fail a row, finish; and again with others"))
-	f.Fuzz(func(t *testing.T, program []byte) {
-		if len(program) < 2 {
-			return
-		}
-		w := makeWorld(t, worldOptions{
-			maxRows: 1 + int(program[0]%5), slots: 1 + int(program[1]%6), executors: 1 + int(program[0]/5%3),
-			lookAhead: 1 + int(program[1]/6%4),
-		})
-		for ops := program[2:]; len(ops) >= 2; ops = ops[2:] {
-			op, arg := ops[0], int(ops[1])
-			executor := arg % len(w.rounds)
-			switch op % 13 {
-			case 0, 1, 2:
-				w.submit(script{
-					lengths: [3]int{arg % 4, arg / 4 % 3, arg / 12 % 5},
-					failAt:  arg/60 - 1, // none, or one that may lie beyond the end
-					stall:   arg == 255,
-					tenant:  []string{"", "a", "b"}[int(op)/13%3],
-					every:   int(op) / 39 % 4,
-				})
-			case 3, 4:
-				w.form(executor)
-			case 5, 6:
-				w.complete(executor)
-			case 7:
-				if len(w.scripts) > 0 {
-					w.cancel(w.scripts[arg%len(w.scripts)], errTest)
-				}
-			case 8: // expire: the oldest go first
-				i := slices.IndexFunc(w.scripts, func(s *script) bool { return s.ends == 0 })
-				if i >= 0 {
-					w.cancel(w.scripts[i], context.DeadlineExceeded)
-				}
-			case 9:
-				if len(w.scripts) > 0 {
-					w.scripts[arg%len(w.scripts)].poison = !w.scripts[arg%len(w.scripts)].finished
-				}
-			case 10:
-				w.reshape(1 + arg%4)
-			case 11:
-				if len(w.scripts) > 0 {
-					w.suspend(w.scripts[arg%len(w.scripts)], errSuspended)
-				}
-			case 12:
-				if len(w.scripts) > 0 {
-					if s := w.scripts[arg%len(w.scripts)]; s.latest != nil {
-						w.resume(s)
-					}
-				}
-			}
-		}
-		w.drain()
-	})
 }
 
 func TestSchedulerDoesNotAllocate(t *testing.T) { // not parallel: it counts allocations

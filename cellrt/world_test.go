@@ -28,6 +28,7 @@ type world struct {
 	tenants    map[string]bool   // there ever were
 	completing bool
 	ends       int
+	tally      tally
 }
 
 // worldOptions are the sizes of a world.
@@ -465,6 +466,9 @@ func (w *world) cancel(s *script, cause error) {
 	quiet := s.stall && s.ends == 0
 	ended := s.finished && !quiet || s.cause != nil || s.ends > 0
 	if !ended {
+		if s.due {
+			w.tally.cancelledAtBarrier++
+		}
 		s.cause = cause
 		w.forget(s)
 	}
@@ -530,6 +534,7 @@ func (w *world) end(s *script, r cellrt.Result) {
 		if r.Checkpoint == nil || r.Reason != 0 {
 			w.tb.Fatalf("script %d was suspended with result %+v", s.number, r)
 		}
+		w.tally.suspended++
 		return
 	}
 	if r.Checkpoint != nil {
