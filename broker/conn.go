@@ -241,16 +241,16 @@ func (c *Conn) Connected() bool { return c.nc.IsConnected() }
 // refuses the user for good. A connection that is only lost comes back.
 func (c *Conn) Closed() <-chan struct{} { return c.closed }
 
-// Move goes over to another server, for one that is about to stop, and reports
-// whether it knows another. Messages on their way are lost as when a connection is.
-func (c *Conn) Move() (bool, error) {
-	if len(c.nc.Servers()) < 2 {
-		return false, nil
-	}
+// CanMove reports whether the connection knows another server than its own.
+func (c *Conn) CanMove() bool { return len(c.nc.Servers()) > 1 }
+
+// Move goes over to another server, as after a lost connection, but at once.
+// Messages on their way to the worker are lost, so end what brings them before.
+func (c *Conn) Move() error {
 	if err := c.nc.ForceReconnect(); err != nil {
-		return true, fmt.Errorf("move to another server: %w", err)
+		return fmt.Errorf("move to another server: %w", err)
 	}
-	return true, nil
+	return nil
 }
 
 // NATS returns the underlying connection, for clients that share it.

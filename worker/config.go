@@ -32,13 +32,20 @@ type Config struct {
 
 // BrokerConfig says where the broker is and what the embedded one does.
 type BrokerConfig struct {
-	NatsURL         string        `split_words:"true" desc:"NATS server to connect to, for example nats://nats:4222; several are separated by commas. Empty: run an embedded server."`
-	NatsCredentials string        `split_words:"true" desc:"File with the user's JWT and NKey seed for the NATS server. Empty: none."`
-	DataDir         string        `split_words:"true" desc:"Directory where the embedded server keeps its streams. Empty: $XDG_STATE_HOME/cellmq, or ~/.local/state/cellmq."`
-	EmbeddedHost    string        `split_words:"true" desc:"Address that the embedded server listens on."`
-	EmbeddedPort    int           `split_words:"true" desc:"Port that the embedded server listens on. 0: a free one. -1: none, the server is reachable only from within the process."`
-	SubjectPrefix   string        `split_words:"true" desc:"First token of every subject. Clients must use the same."`
-	AckWait         time.Duration `split_words:"true" desc:"How long a lease lasts without being extended: a request of a worker that died is delivered again after this time. Leases are extended three times as often."`
+	NatsURL               string        `split_words:"true" desc:"NATS server to connect to, for example nats://nats:4222; several are separated by commas. Empty: run an embedded server."`
+	NatsCredentials       string        `split_words:"true" desc:"File with the user's JWT and NKey seed for the NATS server. Empty: none."`
+	NatsNkey              string        `split_words:"true" desc:"File with the user's NKey seed for the NATS server. Empty: none."`
+	NatsCA                string        `split_words:"true" desc:"File with the certificates (PEM) of the authorities that may have signed the NATS server's. Empty: those of the system."`
+	NatsCert              string        `split_words:"true" desc:"File with the certificate (PEM) that the NATS server gets to see. Empty: none."`
+	NatsKey               string        `split_words:"true" desc:"File with the private key (PEM) of that certificate."`
+	Replicas              int           `split_words:"true" desc:"Servers of a NATS cluster that keep each stream. 3 lets any one of them be lost."`
+	DataDir               string        `split_words:"true" desc:"Directory where the embedded server keeps its streams. Empty: $XDG_STATE_HOME/cellmq, or ~/.local/state/cellmq."`
+	EmbeddedHost          string        `split_words:"true" desc:"Address that the embedded server listens on."`
+	EmbeddedPort          int           `split_words:"true" desc:"Port that the embedded server listens on. 0: a free one. -1: none, the server is reachable only from within the process."`
+	EmbeddedWebsocketPort int           `split_words:"true" desc:"Port on which the embedded server takes WebSocket clients. 0: none. -1: a free one."`
+	EmbeddedConfig        string        `split_words:"true" desc:"Configuration file of nats-server for the embedded one: users and permissions, TLS, limits, a cluster. The other settings come before what it says. Empty: none, everybody may connect."`
+	SubjectPrefix         string        `split_words:"true" desc:"First token of every subject. Clients must use the same."`
+	AckWait               time.Duration `split_words:"true" desc:"How long a lease lasts without being extended: a request of a worker that died is delivered again after this time. Leases are extended three times as often."`
 }
 
 // ServeConfig says what the worker serves and with how much.
@@ -81,6 +88,7 @@ func DefaultConfig() Config {
 		BrokerConfig: BrokerConfig{
 			EmbeddedHost:  "127.0.0.1",
 			EmbeddedPort:  4222,
+			Replicas:      1,
 			SubjectPrefix: "infer",
 			AckWait:       10 * time.Second,
 		},
@@ -184,6 +192,17 @@ func (c BrokerConfig) validate(v *violations) {
 		v.add("EMBEDDED_HOST", `""`, "must not be empty")
 	}
 	v.between("EMBEDDED_PORT", c.EmbeddedPort, -1, 65535)
+	v.between("EMBEDDED_WEBSOCKET_PORT", c.EmbeddedWebsocketPort, -1, 65535)
+	if c.EmbeddedWebsocketPort > 0 && c.EmbeddedWebsocketPort == c.EmbeddedPort {
+		v.add("EMBEDDED_WEBSOCKET_PORT", c.EmbeddedWebsocketPort, "must not be "+EnvPrefix+"_EMBEDDED_PORT")
+	}
+	v.between("REPLICAS", c.Replicas, 1, 5)
+	if c.NatsNkey != "" && c.NatsCredentials != "" {
+		v.add("NATS_NKEY", c.NatsNkey, "must not be set together with "+EnvPrefix+"_NATS_CREDENTIALS")
+	}
+	if (c.NatsCert == "") != (c.NatsKey == "") {
+		v.add("NATS_CERT", fmt.Sprintf("%q", c.NatsCert), "must be set together with "+EnvPrefix+"_NATS_KEY")
+	}
 	v.match("SUBJECT_PREFIX", c.SubjectPrefix, prefixPattern)
 	v.span("ACK_WAIT", c.AckWait, 100*time.Millisecond, 10*time.Minute)
 }

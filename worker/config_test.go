@@ -32,6 +32,12 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 		{"slots", func(c *worker.Config) { c.Slots = 0 }, []string{"CELLMQ_SLOTS is 0", "between 1 and 65536"}},
 		{"realtime slots", func(c *worker.Config) { c.RealtimeSlots = -1 }, []string{"CELLMQ_REALTIME_SLOTS is -1"}},
 		{"port", func(c *worker.Config) { c.EmbeddedPort = 65536 }, []string{"CELLMQ_EMBEDDED_PORT is 65536", "-1 and 65535"}},
+		{"websocket port", func(c *worker.Config) { c.EmbeddedWebsocketPort = -2 }, []string{"CELLMQ_EMBEDDED_WEBSOCKET_PORT is -2"}},
+		{"same port", func(c *worker.Config) { c.EmbeddedWebsocketPort = 4222 }, []string{"CELLMQ_EMBEDDED_WEBSOCKET_PORT is 4222", "CELLMQ_EMBEDDED_PORT"}},
+		{"replicas", func(c *worker.Config) { c.Replicas = 6 }, []string{"CELLMQ_REPLICAS is 6", "1 and 5"}},
+		{"two identities", func(c *worker.Config) { c.NatsNkey, c.NatsCredentials = "a", "b" }, []string{"CELLMQ_NATS_NKEY is a", "CELLMQ_NATS_CREDENTIALS"}},
+		{"certificate", func(c *worker.Config) { c.NatsCert = "a.pem" }, []string{"CELLMQ_NATS_CERT", "CELLMQ_NATS_KEY"}},
+		{"key", func(c *worker.Config) { c.NatsKey = "a.pem" }, []string{"CELLMQ_NATS_CERT", "CELLMQ_NATS_KEY"}},
 		{"host", func(c *worker.Config) { c.EmbeddedHost = "" }, []string{"CELLMQ_EMBEDDED_HOST"}},
 		{"ack wait", func(c *worker.Config) { c.AckWait = time.Millisecond }, []string{"CELLMQ_ACK_WAIT is 1ms", "100ms"}},
 		{"url", func(c *worker.Config) { c.NatsURL = "http://u:secret@h" }, []string{"CELLMQ_NATS_URL is http://...", "nats://"}},
@@ -166,7 +172,7 @@ func TestEverySettingIsRead(t *testing.T) {
 
 func settingsOf(c worker.Config) string {
 	return strings.Join([]string{
-		c.NatsURL, c.NatsCredentials, c.DataDir, c.EmbeddedHost, c.SubjectPrefix, c.Name,
+		c.NatsURL, c.NatsCredentials, c.NatsNkey, c.NatsCA, c.NatsCert, c.NatsKey, c.EmbeddedConfig, c.DataDir, c.EmbeddedHost, c.SubjectPrefix, c.Name,
 		strings.Join(c.Models, ","), strings.Join(c.ModelDirs, ","), strings.Join(c.Weights, ","), c.ISA, c.AdminAddress, c.LogLevel, c.LogFormat,
 	}, "|")
 }

@@ -28,7 +28,12 @@ func (w *Worker) connect(ctx context.Context) (disconnect func(), err error) {
 			server.Shutdown()
 		}
 	}
-	conn, err := broker.Connect(ctx, w.brokerConfig(server))
+	options, err := w.cfg.NatsOptions()
+	if err != nil {
+		shutdown()
+		return nil, err
+	}
+	conn, err := broker.Connect(ctx, w.brokerConfig(server, options))
 	if err != nil {
 		shutdown()
 		return nil, err
@@ -63,24 +68,27 @@ func (w *Worker) startServer(ctx context.Context) (server *broker.Server, owned 
 	}
 	server, err = broker.StartServer(ctx, broker.ServerConfig{
 		DataDir: dir, Host: w.cfg.EmbeddedHost, Port: w.cfg.EmbeddedPort, Logger: w.log,
+		WebSocketPort: w.cfg.EmbeddedWebsocketPort, ConfigFile: w.cfg.EmbeddedConfig,
 	})
 	if err != nil {
 		return nil, false, err
 	}
-	w.log.LogAttrs(ctx, slog.LevelInfo, "embedded server started", slog.String("url", server.URL()), slog.String("data_dir", dir))
+	w.log.LogAttrs(ctx, slog.LevelInfo, "embedded server started", slog.String("url", server.URL()),
+		slog.String("websocket_url", server.WebSocketURL()), slog.String("data_dir", dir))
 	return server, true, nil
 }
 
-func (w *Worker) brokerConfig(server *broker.Server) broker.Config {
-	var options []nats.Option
-	if w.cfg.NatsCredentials != "" {
-		options = append(options, nats.UserCredentials(w.cfg.NatsCredentials))
-	}
+// inbox is the prefix of the workers' inboxes. It differs from that of clients,
+// so that permissions can keep them out.
+const inbox = "_INBOX_cellmq."
+
+func (w *Worker) brokerConfig(server *broker.Server, options []nats.Option) broker.Config {
 	return broker.Config{
 		URL: w.cfg.NatsURL, Server: server, Name: w.cfg.Name, Options: options,
-		RetryConnect: server == nil, Logger: w.log,
+		RetryConnect: server == nil, Logger: w.log, Inbox: inbox + w.cfg.Name, Leave: w.serverLeaves,
 		Prefix: w.cfg.SubjectPrefix, MaxPayload: w.cfg.MaxPayload, AckWait: w.cfg.AckWait,
 		Stream: broker.StreamConfig{
+			Replicas: w.cfg.Replicas,
 			MaxMessages: int64(w.cfg.MaxQueued), MaxPerClient: int64(w.cfg.MaxQueuedPerClient), MaxAge: w.cfg.MaxQueuedAge,
 		},
 	}

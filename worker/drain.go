@@ -62,7 +62,7 @@ func (w *Worker) readiness() error {
 	case w.stuck.Load():
 		return errors.New("step loop makes no progress")
 	}
-	return nil
+	return w.conn.Denied()
 }
 
 func (w *Worker) closeQuietly(part string, closePart func() error) {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,6 +70,7 @@ type Worker struct {
 	handBackOnce sync.Once
 	leave        chan struct{} // closed to drain
 	leaveOnce    sync.Once
+	moving       chan struct{} // holds a signal when the server is about to stop
 }
 
 // New checks the configuration and builds a worker. Nothing runs and nothing
@@ -99,6 +101,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		ready:    make(chan struct{}),
 		handBack: make(chan struct{}),
 		leave:    make(chan struct{}),
+		moving:   make(chan struct{}, 1),
 	}
 	runtime, err := cellrt.New(cellrt.Config{
 		MaxRows: cfg.MaxRows, Executors: cfg.Executors, Threads: cfg.Threads, Profile: cfg.Profile,
@@ -251,17 +254,21 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 	stopped := make(chan struct{})
 	group.Go(func() error {
 		defer close(stopped)
-		return intake.Run(taking, w.durable, w.admit)
+		return w.take(taking, intake)
 	})
 	w.serving.Store(true)
 	close(w.ready)
 	w.log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.Any("models", w.modelNames()),
 		slog.Int("slots", w.cfg.Slots), slog.Int("realtime_slots", w.cfg.realtimeSlots()), slog.String("isa", isa(w.deps.Backend)))
 
+	var lost error
 	select {
 	case <-ctx.Done():
 	case <-w.leave:
 	case <-work.Done():
+	case <-w.conn.Closed():
+		lost = fmt.Errorf("broker: %w: %w", broker.ErrClosed, cmp.Or(w.conn.NATS().LastError(), errNoReason))
+		w.HandBack() // nobody can be answered
 	}
 	w.draining.Store(true)
 	w.log.LogAttrs(context.Background(), slog.LevelInfo, "draining", slog.Int("running", w.table.count()))
@@ -270,7 +277,7 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 	<-stopped
 	w.finishRuns(work)
 	w.log.LogAttrs(context.Background(), slog.LevelInfo, "drained")
-	return nil
+	return lost
 }
 
 // isa returns the instruction tier of a backend that has one.

@@ -35,7 +35,7 @@ they take it. Only then is the exit code 1.`,
 			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			nc, err := dial(ctx, cfg)
+			nc, err := dial(ctx, cfg, client)
 			if err != nil {
 				return err
 			}

@@ -33,6 +33,8 @@ func startLocal(ctx context.Context, cfg worker.Config, s streams) (l *local, er
 		return nil, errors.Join(err, remove())
 	}
 	cfg.NatsURL, cfg.AdminAddress, cfg.LogLevel = "", "", "warn"
+	cfg.NatsCredentials, cfg.NatsNkey, cfg.NatsCA, cfg.NatsCert, cfg.NatsKey = "", "", "", "", ""
+	cfg.Replicas = 1
 	cfg.Profile = 0 // it takes longer than one command gains by it
 	w, err := worker.New(cfg, worker.Deps{Log: newLogger(cfg, s.err), Server: server, Version: version})
 	if err != nil {
@@ -69,15 +71,19 @@ func startLocal(ctx context.Context, cfg worker.Config, s streams) (l *local, er
 	return l, nil
 }
 
-// dial connects to the configured server as a client.
-func dial(ctx context.Context, cfg worker.Config) (*nats.Conn, error) {
+// dial connects to the configured server as a client. With a name its inboxes
+// are among the subjects that are its own.
+func dial(ctx context.Context, cfg worker.Config, client string) (*nats.Conn, error) {
 	url := cfg.NatsURL
 	if url == "" {
 		url = nats.DefaultURL
 	}
-	var options []nats.Option
-	if cfg.NatsCredentials != "" {
-		options = append(options, nats.UserCredentials(cfg.NatsCredentials))
+	options, err := cfg.NatsOptions()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if broker.ValidClient(client) {
+		options = append(options, broker.OwnInbox(cfg.SubjectPrefix, client))
 	}
 	nc, err := broker.Dial(ctx, url, "cellmq client", slog.New(slog.DiscardHandler), options...)
 	switch {

@@ -173,7 +173,7 @@ func (o *requestOptions) connect(ctx context.Context, cfg worker.Config, s strea
 	if o.natsURL != "" {
 		cfg.NatsURL = o.natsURL
 	}
-	nc, err := dial(ctx, cfg)
+	nc, err := dial(ctx, cfg, o.client)
 	if err != nil {
 		return nil, nil, err
 	}
