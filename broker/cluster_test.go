@@ -114,6 +114,27 @@ func TestLeaderIsLost(t *testing.T) {
 	}
 }
 
+// TestStartInAnElection has a worker come up while the queue and its consumers
+// have lost their leader.
+func TestStartInAnElection(t *testing.T) {
+	t.Parallel()
+	cluster, _, c := replicated(t)
+	ctx, cancel := context.WithTimeout(t.Context(), electionWait)
+	defer cancel()
+	leader, err := cluster.Leader(ctx, "INFER")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Kill(leader)
+	conn, err := broker.Connect(ctx, broker.Config{URL: cluster.URL(), RetryConnect: true, Stream: broker.StreamConfig{Replicas: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.NATS().Close)
+	startWorker(t, conn, []string{"echo", "other"}, 4, echo)
+	askUntilAnswered(ctx, t, c, "text", "election01")
+}
+
 // TestAllServersRestart kills every server of a cluster and starts them again.
 func TestAllServersRestart(t *testing.T) {
 	t.Parallel()

@@ -280,19 +280,37 @@ func sameStream(a, b jetstream.StreamConfig) bool {
 }
 
 // EnsureConsumers makes sure that the three pull consumers of each model
-// exist. It never deletes or recreates one.
+// exist. It never deletes or recreates one. While a cluster has no leader it tries
+// again, for up to a minute each.
 func (c *Conn) EnsureConsumers(ctx context.Context, models []string) error {
 	if _, err := c.modelSubjects(models); err != nil {
 		return fmt.Errorf("ensure consumers: %w", err)
 	}
 	for _, m := range models {
 		for _, p := range priorities() {
-			if err := c.ensureConsumer(ctx, m, p); err != nil {
+			if err := c.insistOnConsumer(ctx, m, p); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// insistOnConsumer is ensureConsumer, again and again while a failure may pass.
+func (c *Conn) insistOnConsumer(ctx context.Context, model string, p Priority) error {
+	end := time.Now().Add(ensureFor)
+	for {
+		attempt, cancel := context.WithTimeout(ctx, ensureWait)
+		err := c.ensureConsumer(attempt, model, p)
+		cancel()
+		if err == nil || ctx.Err() != nil || !c.passes(err) || time.Now().After(end) {
+			return err
+		}
+		c.log.Warn("consumer not ensured yet", slog.String("consumer", consumerName(model, p)), slog.Any("error", err))
+		if pause(ctx, ensurePause) != nil {
+			return err
+		}
+	}
 }
 
 // priorities are all, most urgent first.

@@ -107,7 +107,7 @@ func (m *member) launch() error {
 	if err != nil {
 		return fmt.Errorf("start server %s: %w", m.Name, err)
 	}
-	p, err := launch([]string{nodeVariable + "=" + string(text)})
+	p, err := Launch([]string{nodeVariable + "=" + string(text)})
 	if err != nil {
 		return fmt.Errorf("start server %s: %w", m.Name, err)
 	}

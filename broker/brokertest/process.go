@@ -35,7 +35,7 @@ type Process struct {
 // itself is killed. What it wrote is shown when the test fails.
 func Start(tb testing.TB, env []string, args ...string) *Process {
 	tb.Helper()
-	p, err := launch(env, args...)
+	p, err := Launch(env, args...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -48,7 +48,9 @@ func Start(tb testing.TB, env []string, args ...string) *Process {
 	return p
 }
 
-func launch(env []string, args ...string) (*Process, error) {
+// Launch is Start for a process that the caller kills, for use beside the
+// test's own goroutine.
+func Launch(env []string, args ...string) (*Process, error) {
 	p := &Process{cmd: exec.Command(os.Args[0], args...), done: make(chan struct{}), wrote: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
