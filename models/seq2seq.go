@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cellmq/cellmq/models/internal/brief"
+	"github.com/cellmq/cellmq/models/internal/snapshot"
 	"github.com/cellmq/cellmq/models/seq2seq"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
@@ -83,6 +84,7 @@ func (f *seq2seqFamily) unfold(in Input, p Params) (*Request, error) {
 	return &Request{
 		Graph: g, InputTokens: tokens, MaxTokens: o.MaxTokens, stops: o.Stops,
 		sign: func(dst []byte) []byte {
+			dst = snapshot.AppendInt(dst, len(segments))
 			for _, s := range segments {
 				dst = signTokens(dst, s)
 			}
