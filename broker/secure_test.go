@@ -5,86 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
 	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/broker/brokertest"
 )
 
-const secureFile = "../deploy/nats-secure.conf"
+// secured is a server with the example of a secure configuration.
+type secured struct{ *brokertest.SecureT }
 
-// secured is a server with the example of a secure configuration, and keys of
-// its users that somebody has.
-type secured struct {
-	*broker.Server
-
-	seeds map[string]string // files, by the user's name in the configuration
-}
-
-// secureServer starts it. The keys of the file are replaced, and nothing else.
 func secureServer(t *testing.T) *secured {
 	t.Helper()
-	b, err := os.ReadFile(secureFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	s := &secured{seeds: map[string]string{}}
-	config := regexp.MustCompile(`(?m)^([A-Z0-9]+)_KEY: (U[A-Z2-7]{55})$`).ReplaceAllStringFunc(string(b), func(line string) string {
-		name, _, _ := strings.Cut(line, "_KEY: ")
-		pair, err := nkeys.CreateUser()
-		if err != nil {
-			t.Fatal(err)
-		}
-		seed, err := pair.Seed()
-		if err != nil {
-			t.Fatal(err)
-		}
-		public, err := pair.PublicKey()
-		if err != nil {
-			t.Fatal(err)
-		}
-		name = strings.ToLower(name)
-		s.seeds[name] = filepath.Join(dir, name+".nk")
-		if err := os.WriteFile(s.seeds[name], seed, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return strings.ToUpper(name) + "_KEY: " + public
-	})
-	if len(s.seeds) != 4 {
-		t.Fatalf("%s has the users %v", secureFile, s.seeds)
-	}
-	file := filepath.Join(dir, "nats.conf")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if s.Server, err = broker.StartServer(t.Context(), broker.ServerConfig{DataDir: filepath.Join(dir, "js"), ConfigFile: file}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Shutdown)
-	return s
-}
-
-// key is the option that authenticates a user.
-func (s *secured) key(t *testing.T, user string) nats.Option {
-	t.Helper()
-	o, err := nats.NkeyOptionFromSeed(s.seeds[user])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return &secured{brokertest.Secure(t)}
 }
 
 // dial connects a client.
 func (s *secured) dial(t *testing.T, user string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	nc, err := broker.Dial(t.Context(), s.URL(), user, nil, append(opts, s.key(t, user))...)
+	nc, err := broker.Dial(t.Context(), s.URL(), user, nil, append(opts, s.Key(t, user))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +57,7 @@ func (s *secured) client(t *testing.T, user string) (*nats.Conn, *broker.Client)
 func (s *secured) worker(t *testing.T) *broker.Conn {
 	t.Helper()
 	conn, err := broker.Connect(t.Context(), broker.Config{
-		URL: s.URL(), Inbox: "_INBOX_cellmq.w1", Options: []nats.Option{s.key(t, "worker")},
+		URL: s.URL(), Inbox: "_INBOX_cellmq.w1", Options: []nats.Option{s.Key(t, "worker")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +95,8 @@ func permits(t *testing.T, nc *nats.Conn, verb, subject string) bool {
 // holds no seed.
 func TestSecureFileAsItIs(t *testing.T) {
 	t.Parallel()
-	s, err := broker.StartServer(t.Context(), broker.ServerConfig{DataDir: t.TempDir(), ConfigFile: secureFile})
+	file := brokertest.Deployed(t, "nats-secure.conf")
+	s, err := broker.StartServer(t.Context(), broker.ServerConfig{DataDir: t.TempDir(), ConfigFile: file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,12 +114,12 @@ func TestSecureFileAsItIs(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, nc, err)
 		}
 	}
-	b, err := os.ReadFile(secureFile)
+	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if seed := regexp.MustCompile(`\bS[A-Z2-7]{57}\b`).Find(b); seed != nil {
-		t.Errorf("%s holds a seed", secureFile)
+		t.Errorf("%s holds a seed", file)
 	}
 }
 
@@ -432,5 +378,96 @@ func TestConfusedDeputy(t *testing.T) {
 	}
 	if err := conn.Denied(); err != nil {
 		t.Errorf("the worker tried what it may not: %v", err)
+	}
+}
+
+// TestPermissionViolationIsNamed wants a worker that lacks a permission to say
+// which one, at once and for as long as it lacks it.
+func TestPermissionViolationIsNamed(t *testing.T) {
+	t.Parallel()
+	s := secureServer(t)
+	for _, user := range []string{"c1", "operator"} {
+		start := time.Now()
+		conn, err := broker.Connect(t.Context(), broker.Config{
+			URL: s.URL(), Inbox: "_INBOX_cellmq.w1", Options: []nats.Option{s.Key(t, user)},
+		})
+		if err == nil {
+			conn.NATS().Close()
+		}
+		if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `subscribe to "_INBOX_cellmq.w1.`) {
+			t.Errorf("%s: %v after %v", user, err, time.Since(start))
+		}
+	}
+	// A worker's permissions, less one.
+	config, err := os.ReadFile(s.ConfigFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	less := strings.Replace(string(config), `"$JS.API.STREAM.CREATE.INFER_FINAL", `, "", 1)
+	less = strings.Replace(less, `"infer.rt.>", `, "", 1)
+	if err := os.WriteFile(s.ConfigFile, []byte(less), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Shutdown()
+	if s.Server, err = broker.StartServer(t.Context(), broker.ServerConfig{DataDir: t.TempDir(), ConfigFile: s.ConfigFile}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
+	conn := s.worker(t)
+	if err := conn.Denied(); err != nil {
+		t.Errorf("denied before anything was tried: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	err = conn.EnsureStreams(ctx, []string{"echo"})
+	if !errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"$JS.API.STREAM.CREATE.INFER_FINAL"`) {
+		t.Errorf("ensure streams: %v", err)
+	}
+	if err := conn.Denied(); err == nil || !strings.Contains(err.Error(), "STREAM.CREATE.INFER_FINAL") {
+		t.Errorf("denied: %v", err)
+	}
+	serve(t, conn, broker.ServiceConfig{Models: []broker.ServedModel{{Name: "echo"}}, Credits: broker.NewCredits(1)}, echo)
+	eventually(t, "the refused subscription is named", func() bool {
+		err := conn.Denied()
+		return err != nil && strings.Contains(err.Error(), `subscribe to "infer.rt.echo`)
+	})
+}
+
+// TestClientHearsWhatItLacks names itself as somebody else.
+func TestClientHearsWhatItLacks(t *testing.T) {
+	t.Parallel()
+	s := secureServer(t)
+	secureWorker(t, s)
+	nc := s.dial(t, "c1", broker.OwnInbox("infer", "c1"))
+	c, err := broker.NewClient(nc, broker.ClientConfig{Name: "c2", ReceiptWait: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	st, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = st.Final()
+	if !errors.Is(err, broker.ErrNoReceipt) || !strings.Contains(err.Error(), `"infer.req.echo.std.c2"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestClusterFile loads the example of a cluster's server.
+func TestClusterFile(t *testing.T) {
+	t.Setenv("NATS_NAME", "nats-1")
+	t.Setenv("NATS_CLUSTER_PASSWORD", "secret")
+	t.Setenv("NATS_ROUTES", `["nats://cluster:secret@nats-1:6222", "nats://cluster:secret@nats-2:6222"]`)
+	opts, err := server.ProcessConfigFile(brokertest.Deployed(t, "nats-cluster.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opts.ServerName != "nats-1" || opts.Cluster.Name != "cellmq" || opts.Cluster.Password != "secret" || len(opts.Routes) != 2 || len(opts.Nkeys) != 4 {
+		t.Errorf("server %q, cluster %+v, routes %v, %d users", opts.ServerName, opts.Cluster, opts.Routes, len(opts.Nkeys))
 	}
 }

@@ -39,6 +39,9 @@ func TestServerRefuses(t *testing.T) {
 		"port in use": {broker.ServerConfig{DataDir: t.TempDir(), Port: port}, "port " + text + " is not free"},
 		"no dir":      {broker.ServerConfig{}, "data directory"},
 		"port":        {broker.ServerConfig{DataDir: t.TempDir(), Port: 70000}, "port 70000"},
+		"websocket":   {broker.ServerConfig{DataDir: t.TempDir(), WebSocketPort: 70000}, "websocket port 70000"},
+		"taken":       {broker.ServerConfig{DataDir: t.TempDir(), WebSocketPort: port}, "port " + text + " is not free"},
+		"file":        {broker.ServerConfig{DataDir: t.TempDir(), ConfigFile: "/none.conf"}, "/none.conf"},
 		"dir":         {broker.ServerConfig{DataDir: "/dev/null/x", Port: broker.PortNone}, "/dev/null/x"},
 	} {
 		s, err := broker.StartServer(t.Context(), tt.cfg)

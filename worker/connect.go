@@ -88,7 +88,7 @@ func (w *Worker) brokerConfig(server *broker.Server, options []nats.Option) brok
 		RetryConnect: server == nil, Logger: w.log, Inbox: inbox + w.cfg.Name, Leave: w.serverLeaves,
 		Prefix: w.cfg.SubjectPrefix, MaxPayload: w.cfg.MaxPayload, AckWait: w.cfg.AckWait,
 		Stream: broker.StreamConfig{
-			Replicas: w.cfg.Replicas,
+			Replicas:    w.cfg.Replicas,
 			MaxMessages: int64(w.cfg.MaxQueued), MaxPerClient: int64(w.cfg.MaxQueuedPerClient), MaxAge: w.cfg.MaxQueuedAge,
 		},
 	}
