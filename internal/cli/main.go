@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cellmq/cellmq/worker"
 )
 
 // The exit codes.
@@ -16,6 +18,7 @@ const (
 	exitOK          = 0
 	exitFailure     = 1
 	exitUsage       = 2
+	exitOtherModel  = 3
 	exitInterrupted = 130
 )
 
@@ -59,6 +62,9 @@ func exitCode(s streams, cmd *cobra.Command, err error) int {
 		return exitInterrupted
 	case errors.Is(err, errReported):
 		return exitFailure
+	case errors.Is(err, worker.ErrOtherModel):
+		_, _ = fmt.Fprintf(s.err, "cellmq: %v\n", err) // nobody is left to tell
+		return exitOtherModel
 	default:
 		_, _ = fmt.Fprintf(s.err, "cellmq: %v\n", err) // nobody is left to tell
 		return exitFailure
@@ -92,7 +98,7 @@ configured, the NATS server.`,
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newDemo(s), newWorker(s), newRequest(s), newCancel(s), newHealth(s), newVersion(s))
+	root.AddCommand(newDemo(s), newWorker(s), newRequest(s), newCancel(s), newDLQ(s), newHealth(s), newVersion(s))
 	return root
 }
 
