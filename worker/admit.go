@@ -26,35 +26,40 @@ const noSlotDelay = 250 * time.Millisecond
 func (w *Worker) admit(d *broker.Delivery) {
 	now := time.Now()
 	r := newRun(d, w.frames.Stream(d), now)
-	if d.Lease.Attempt > 1 {
+	if r.attempt > 1 {
 		w.metrics.redeliveries.Inc()
 	}
+	wanted := w.table.add(r, now)
 	switch {
 	case w.draining.Load(), w.stuck.Load():
 		w.outbox.end(r, errHandBack)
-		return
 	case d.Err != nil:
 		w.refuse(r, d.Err)
-		return
-	case d.Lease.Attempt > uint64(w.cfg.MaxAttempts):
-		w.refuse(r, exhausted(w.cfg.MaxAttempts))
+	case !wanted:
+		w.outbox.end(r, errCancelled)
+	default:
+		if deadline := r.req.Deadline; !deadline.IsZero() {
+			r.expiry = time.AfterFunc(time.Until(deadline), func() { w.stop(r, errDeadline) })
+		}
+		if r.req.Durable && r.attempt > 1 {
+			w.tasks.begin(recallWait, func(ctx context.Context) { w.recall(ctx, r) })
+			return
+		}
+		w.begin(r)
+	}
+}
+
+// begin runs a request, unless somebody has stopped it meanwhile.
+func (w *Worker) begin(r *run) {
+	if cause := w.outbox.stopAsked(r); cause != nil {
+		w.outbox.end(r, cause)
 		return
 	}
-	if refusal := w.prepare(r, now); refusal != nil {
+	if refusal := w.prepare(r, time.Now()); refusal != nil {
 		w.refuse(r, refusal)
 		return
 	}
-	if !w.table.add(r, now) {
-		w.outbox.end(r, errCancelled)
-		return
-	}
 	w.submit(r)
-}
-
-// exhausted answers a request that had all its attempts. The server delivers
-// without bound, so that this frame is sent even if the last worker died.
-func exhausted(attempts int) *broker.Error {
-	return broker.NewError(broker.CodeAttemptsExhausted, fmt.Sprintf("the request was delivered %d times and never finished", attempts))
 }
 
 // prepare checks everything that can be wrong with a well-formed request and
@@ -73,7 +78,7 @@ func (w *Worker) prepare(r *run, now time.Time) *broker.Error {
 		}
 	}
 	if !req.Deadline.IsZero() && !now.Before(req.Deadline) {
-		return &broker.Error{Code: broker.CodeDeadlineExceeded, Message: "the deadline passed before the request started"}
+		return tooLate()
 	}
 	unfolded, err := w.unfold(s.model, req)
 	if err != nil {
@@ -122,9 +127,6 @@ func modelInput(in broker.Input) models.Input {
 func (w *Worker) submit(r *run) {
 	r.seq = cellrt.NewSequence(r.served.loaded, r.unfolded.Graph, cellrt.SequenceOptions{Owner: r, Tenant: r.req.Client})
 	r.admitted = time.Now()
-	if deadline := r.req.Deadline; !deadline.IsZero() {
-		r.expiry = time.AfterFunc(time.Until(deadline), func() { w.stop(r, errDeadline) })
-	}
 	w.outbox.join(r)
 	if err := w.runtime.Submit(r.seq); err != nil {
 		w.outbox.end(r, err)
@@ -149,10 +151,15 @@ func (w *Worker) refuse(r *run, refusal *broker.Error) {
 	w.outbox.end(r, refusal)
 }
 
-// cancel is the endpoint of cancel requests.
+// cancel is the endpoint of cancel requests. The state is that of the run that
+// has most of its life before it.
 func (w *Worker) cancel(client, id string, _ uint64) broker.CancelState {
 	runs, state := w.table.find(requestKey{client: client, id: id}, time.Now())
-	for _, r := range runs {
+	for i, r := range runs {
+		switch now := w.outbox.state(r); {
+		case i == 0, now == broker.CancelAdmitted, state == broker.CancelFinished:
+			state = now
+		}
 		w.stop(r, errCancelled)
 	}
 	return state

@@ -43,21 +43,18 @@ func newTable() *table {
 	return t
 }
 
-// add enters a run. It returns false, and enters nothing, when the request was
-// cancelled before it came.
+// add enters a run. It returns false when the request was cancelled before it
+// came.
 func (t *table) add(r *run, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.tombstones.has(r.key(), now) {
-		return false
-	}
 	if len(t.runs) == 0 {
 		t.idle = make(chan struct{})
 	}
 	t.runs[r] = struct{}{}
 	t.byKey[r.key()] = append(t.byKey[r.key()], r)
 	t.byStream[r.stream] = r
-	return true
+	return !t.tombstones.has(r.key(), now)
 }
 
 // remove takes a run out, if it is there. A finished one is remembered.

@@ -90,6 +90,7 @@ func (w *Worker) brokerConfig(server *broker.Server, options []nats.Option) brok
 		Stream: broker.StreamConfig{
 			Replicas:    w.cfg.Replicas,
 			MaxMessages: int64(w.cfg.MaxQueued), MaxPerClient: int64(w.cfg.MaxQueuedPerClient), MaxAge: w.cfg.MaxQueuedAge,
+			MaxDeliver: deliveries(w.cfg.MaxAttempts),
 		},
 	}
 }
@@ -129,7 +130,7 @@ func (w *Worker) startService(ctx context.Context) (*broker.Service, error) {
 	defer cancel()
 	return w.conn.Serve(ctx, broker.ServiceConfig{
 		Worker: w.cfg.Name, Version: w.deps.Version, Models: w.servedModels(),
-		Credits: w.realtime, Deliver: w.admit, Cancel: w.cancel, Stats: w.serviceStats,
+		Credits: w.realtime, Deliver: w.admit, Cancel: w.cancel, Stats: w.serviceStats, Finals: w.finals,
 		Resume: w.resume, Control: w.control,
 	})
 }

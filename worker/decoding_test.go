@@ -47,8 +47,9 @@ func TestSeedOrID(t *testing.T) {
 // of ours sees it.
 func TestSearchIsProvisional(t *testing.T) {
 	t.Parallel()
-	server := newServer(t)
-	start(t, server, worker.Deps{}, func(c *worker.Config) { c.FrameInterval = 0 })
+	server, backend := newServer(t), newGate()
+	start(t, server, worker.Deps{Backend: backend}, func(c *worker.Config) { c.FrameInterval = 0 })
+	backend.pace(t)
 	nc := connect(t, server)
 	const payload = `{"input": "onomatopoeia serendipity", "beam_width": 4}`
 	frames := exchange(t, nc, "realtime", "g2p-en", "request0001", payload)
@@ -249,15 +250,12 @@ func TestChosenTokenHasItsLogProb(t *testing.T) {
 // rows that are left in n steps, and not n steps of all its requests.
 func TestFairShare(t *testing.T) {
 	t.Parallel()
-	const flood, rows = 32, 4
-	tokens := uint64(1000)
-	if raced {
-		tokens = 200
-	}
-	server := newServer(t)
-	w := start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}}, func(c *worker.Config) {
+	const flood, rows, tokens = 32, 4, uint64(200)
+	server, backend := newServer(t), newGate()
+	w := start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}, Backend: backend}, func(c *worker.Config) {
 		c.Slots, c.MaxRows = flood+1, rows
 	})
+	backend.pace(t)
 	nc := connect(t, server)
 	_ = subscribe(t, nc, "infer.out.flood.*") // somebody listens
 	for range flood {

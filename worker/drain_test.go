@@ -159,6 +159,29 @@ func (g *gate) allow(steps int) {
 	g.open.Broadcast()
 }
 
+// pace lets a step through every other millisecond until the test ends, so that
+// what happens between steps does, on a fast machine too.
+func (g *gate) pace(tb testing.TB) {
+	tb.Helper()
+	g.set(true)
+	ended := make(chan struct{})
+	var pacing sync.WaitGroup
+	pacing.Go(func() {
+		ticker := time.NewTicker(2 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				g.allow(1)
+			case <-ended:
+				g.set(false)
+				return
+			}
+		}
+	})
+	tb.Cleanup(func() { close(ended); pacing.Wait() })
+}
+
 // blocks tells whether a step waits.
 func (g *gate) blocks() bool {
 	g.mu.Lock()

@@ -374,3 +374,9 @@ func newServer(tb testing.TB) *broker.Server {
 	tb.Helper()
 	return brokertest.Server(tb)
 }
+
+// brokerConn returns a connection as a worker has it.
+func brokerConn(tb testing.TB, server *broker.Server) *broker.Conn {
+	tb.Helper()
+	return brokertest.Connect(tb, server, broker.Config{})
+}

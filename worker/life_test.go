@@ -131,8 +131,9 @@ func get(t *testing.T, w *started, path string) (status int, body string) {
 // it; it returns once the request emits tokens.
 func slow(t *testing.T, change func(*worker.Config)) (*started, *nats.Conn, *nats.Subscription) {
 	t.Helper()
-	server := newServer(t)
-	w := start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}}, change)
+	server, backend := newServer(t), newGate()
+	w := start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}, Backend: backend}, change)
+	backend.pace(t)
 	nc := connect(t, server)
 	out := subscribe(t, nc, "infer.out.me.*")
 	publish(t, nc, "infer.req.endless.std.me", "", []byte(`{"input": [3, 4, 5]}`), "Nats-Msg-Id", "endless001")
@@ -204,8 +205,9 @@ func TestCancelBeforeItComes(t *testing.T) {
 
 func TestDeadlineWhileRunning(t *testing.T) {
 	t.Parallel()
-	server := newServer(t)
-	w := start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}}, nil)
+	server, backend := newServer(t), newGate()
+	w := start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}, Backend: backend}, nil)
+	backend.pace(t)
 	nc := connect(t, server)
 	out := subscribe(t, nc, "infer.out.me.*")
 	deadline := time.Now().Add(700 * time.Millisecond)

@@ -15,6 +15,7 @@ const (
 	outcomeAnswered   = "answered_before"
 	outcomeNoReply    = "no_reply"
 	outcomeUnsent     = "unsent"
+	outcomeReplayed   = "replayed"
 )
 
 // metrics is everything the worker counts. Model names are those it serves or
@@ -29,6 +30,13 @@ type metrics struct {
 	queueWait    prometheus.Histogram
 	firstToken   prometheus.Histogram
 	total        prometheus.Histogram
+	storeWait    prometheus.Histogram
+	letters      *prometheus.CounterVec // code
+	fenced       prometheus.Counter
+	excused      prometheus.Counter
+	unstored     prometheus.Counter
+	reconciled   prometheus.Counter
+	residue      prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -39,7 +47,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cellmq_requests_total",
-			Help: "Requests that left the worker, by finish reason, error code, handed_back, lease_lost, answered_before, no_reply or unsent.",
+			Help: "Requests that left the worker, by finish reason, error code, handed_back, lease_lost, answered_before, replayed, no_reply or unsent.",
 		}, []string{"model", "outcome"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cellmq_refusals_total", Help: "Requests answered with an error without running, by error code.",
@@ -56,9 +64,29 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		firstToken: histogram("cellmq_first_token_seconds", "Time from arrival to the first token.", seconds),
 		total:      histogram("cellmq_request_duration_seconds", "Time from publishing to the terminal frame.", seconds),
 	}
+	m.records(histogram("cellmq_store_wait_seconds", "Time from a final to the server's word that it is stored.", seconds))
 	reg.MustRegister(m.requests, m.refusals, m.redeliveries, m.rows, m.step,
-		m.brokerWait, m.queueWait, m.firstToken, m.total)
+		m.brokerWait, m.queueWait, m.firstToken, m.total,
+		m.storeWait, m.letters, m.fenced, m.excused, m.unstored, m.reconciled, m.residue)
 	return m
+}
+
+// records makes what counts the records beside the queue.
+func (m *metrics) records(storeWait prometheus.Histogram) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m.storeWait = storeWait
+	m.letters = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "cellmq_dead_letters_total", Help: "Dead letters written, by error code.",
+	}, []string{"code"})
+	m.fenced = counter("cellmq_fenced_total", "Runs whose answer was not stored, since another lease had answered.")
+	m.excused = counter("cellmq_excused_attempts_total", "Attempts that ended early and do not count as failures.")
+	m.unstored = counter("cellmq_unstored_finals_total", "Terminal frames that were sent though the server refused to store them.")
+	m.reconciled = counter("cellmq_reconciled_total", "Requests ended that the server delivered no more.")
+	m.residue = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "cellmq_residue_messages", Help: "Requests in the stream that no consumer will deliver, when this worker looked last.",
+	})
 }
 
 // stepped counts a step.

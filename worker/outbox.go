@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/cellrt"
 )
 
@@ -89,6 +90,16 @@ func (o *outbox) end(r *run, cause error) {
 	o.signal()
 }
 
+// tell leaves what became of a record that the publisher asked for. It does not
+// block.
+func (o *outbox) tell(r *run, a word) {
+	o.mu.Lock()
+	r.word = &a
+	o.mark(r)
+	o.mu.Unlock()
+	o.signal()
+}
+
 // collect moves what runs have new into the publisher's fields and appends the
 // runs to dst.
 func (o *outbox) collect(dst []*run) []*run {
@@ -98,6 +109,9 @@ func (o *outbox) collect(dst []*run) []*run {
 		r.queued = false
 		r.view, r.over = r.tokens, r.ended
 		r.repeat, r.repeatAsked = r.repeat || r.repeatAsked, false
+		if r.word != nil {
+			r.heard, r.word = r.word, nil
+		}
 		if r.drafted != r.revision {
 			r.draft, r.proposal, r.drafted = r.proposal, r.draft, r.revision
 		}
@@ -127,6 +141,26 @@ func (o *outbox) askStop(r *run, cause error) (cancel bool) {
 	}
 	r.stopCause = cause
 	return r.submitted
+}
+
+// stopAsked returns why a run should stop, nil when nobody has asked.
+func (o *outbox) stopAsked(r *run) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return r.stopCause
+}
+
+// state says how far a run is to those who want to cancel it.
+func (o *outbox) state(r *run) broker.CancelState {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case r.ended:
+		return broker.CancelFinished
+	case r.submitted:
+		return broker.CancelRunning
+	}
+	return broker.CancelAdmitted
 }
 
 func (o *outbox) mark(r *run) {

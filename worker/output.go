@@ -8,20 +8,27 @@ import (
 	"github.com/cellmq/cellmq/models"
 )
 
-// tokens sends the tokens that have not been sent. A frame that the connection
-// refuses is lost to the client but not to the final.
+// tokens sends the tokens that have not been sent.
 func (p *publisher) tokens(r *run, now time.Time) {
-	index, from := len(r.ids), r.decoded.Len()
 	p.decode(r)
-	p.send(r, index, from, now)
+	p.send(r, now)
 }
 
-// send sends a run's output from a token and a byte on.
-func (p *publisher) send(r *run, index, from int, now time.Time) {
+// send sends what is decoded of a run's output and was not sent. What the
+// connection refuses is part of the next frame.
+func (p *publisher) send(r *run, now time.Time) {
 	p.frame = broker.Frame{
-		Text: r.decoded.String()[from:], Tokens: r.ids[index:], Index: index, LogProbs: p.candidatesOf(r.view[index:]),
+		Text: r.decoded.String()[r.sent.text:], Tokens: r.ids[r.sent.tokens:], Index: r.sent.tokens,
+		LogProbs: p.candidatesOf(r.view[r.sent.tokens:len(r.ids)]),
 	}
-	_ = r.stream.Token(&p.frame)
+	p.gone(r, r.stream.Token(&p.frame), now)
+}
+
+// gone takes note that a frame was sent, with all that is decoded, or was not.
+func (p *publisher) gone(r *run, err error, now time.Time) {
+	if err == nil {
+		r.sent = mark{tokens: len(r.ids), text: r.decoded.Len()}
+	}
 	r.last = now
 }
 
@@ -40,13 +47,12 @@ func (p *publisher) decode(r *run) {
 // part, and sends what is new in a token frame; in mode final, where nothing
 // has been sent, the final frame has it all.
 func (p *publisher) rest(r *run, cut int, now time.Time) {
-	index, from := len(r.ids), r.decoded.Len()
 	p.decode(r)
 	p.text = r.text.Flush(p.text[:0], cut)
 	r.decoded.Write(p.text)
 	alone := r.req.Mode == broker.ModeFinal
-	if !alone && (len(r.ids) > index || r.decoded.Len() > from) {
-		p.send(r, index, from, now)
+	if !alone && (mark{tokens: len(r.ids), text: r.decoded.Len()}) != r.sent {
+		p.send(r, now)
 	}
 	p.frame = broker.Frame{}
 	if alone {

@@ -18,10 +18,12 @@ type publisher struct {
 	stop     func(r *run, cause error)
 	closed   func(r *run, outcome string, now time.Time)
 	session  func() uint64 // counts connections; nil: there is one
+	records  records       // nil: no request is durable
 
 	takeovers
-	news []*run
-	live []*run
+	connected uint64 // the connection, in this turn
+	news      []*run
+	live      []*run
 
 	// Scratch of the frame that is being made.
 	frame      broker.Frame
@@ -68,6 +70,9 @@ func (p *publisher) tick() time.Duration {
 // turn takes the news in and sends every frame that is due.
 func (p *publisher) turn(now time.Time) {
 	p.news = p.outbox.collect(p.news[:0])
+	if p.session != nil {
+		p.connected = p.session()
+	}
 	for _, r := range p.news {
 		if !r.joined {
 			p.join(r, now)
@@ -89,9 +94,9 @@ func (p *publisher) turn(now time.Time) {
 // join starts the frames of a run.
 func (p *publisher) join(r *run, now time.Time) {
 	r.joined = true
-	r.last = now
+	r.last, r.session = now, p.connected
 	p.live = append(p.live, r)
-	older, err := p.enter(r, p.connection())
+	older, err := p.enter(r, p.connected)
 	if older != nil {
 		p.silence(older, errTakenOver)
 	}
@@ -112,13 +117,6 @@ func (p *publisher) silence(r *run, why error) {
 	p.stop(r, why)
 }
 
-func (p *publisher) connection() uint64 {
-	if p.session == nil {
-		return 0
-	}
-	return p.session()
-}
-
 // serve sends what is due for a run and reports whether the run goes on.
 func (p *publisher) serve(r *run, now time.Time) bool {
 	if r.over {
@@ -134,10 +132,14 @@ func (p *publisher) serve(r *run, now time.Time) bool {
 	if r.req.Mode == broker.ModeFinal {
 		return true
 	}
+	if r.session != p.connected {
+		// What the connection before had taken may be lost with it.
+		r.session, r.repeat = p.connected, r.repeat || r.sent.tokens > 0
+	}
 	if r.repeat {
 		p.again(r, now)
 	}
-	tokens := len(r.view) > len(r.ids)
+	tokens := len(r.view) > r.sent.tokens
 	draft := r.drafted > r.shown && len(r.view) == 0
 	since, first := now.Sub(r.last), len(r.ids) == 0 && (tokens || r.shown == 0)
 	silent := since >= p.beat-p.tick()

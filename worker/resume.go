@@ -33,7 +33,7 @@ func (o *outbox) askRepeat(r *run) {
 	o.signal()
 }
 
-// again repeats a run's output: all of it that was sent. Without any, a
+// again repeats a run's output: all of it that is decoded. Without any, a
 // heartbeat says that it runs.
 func (p *publisher) again(r *run, now time.Time) {
 	r.repeat, r.last = false, now
@@ -42,5 +42,7 @@ func (p *publisher) again(r *run, now time.Time) {
 		return
 	}
 	p.frame = broker.Frame{Text: r.decoded.String(), Tokens: r.ids, LogProbs: p.candidatesOf(r.view[:len(r.ids)])}
-	_ = r.stream.Cumulative(&p.frame)
+	err := r.stream.Cumulative(&p.frame)
+	r.repeat = err != nil
+	p.gone(r, err, now)
 }

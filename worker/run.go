@@ -2,6 +2,7 @@ package worker
 
 import (
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cellmq/cellmq/broker"
@@ -33,7 +34,14 @@ type run struct {
 	seq      *cellrt.Sequence
 	admitted time.Time
 	refusal  *broker.Error
-	expiry   *time.Timer // ends the run at its deadline; nil without one
+	expiry   *time.Timer         // ends the run at its deadline; nil without one
+	attempt  int                 // the server's number of the delivery
+	excused  int                 // earlier attempts that are nobody's failure
+	recalled bool                // excused is what is stored
+	stored   *broker.StoredFinal // the answer that an earlier attempt gave
+
+	// Set by whoever extends leases.
+	cutOff atomic.Bool // the lease could not be extended for want of a connection
 
 	// Guarded by the outbox's lock.
 	tokens      []cellrt.Token // append-only
@@ -47,6 +55,7 @@ type run struct {
 	submitted   bool  // the runtime has the sequence
 	stopCause   error // first cause somebody wanted it stopped for
 	repeatAsked bool  // a reader lacks what was sent
+	word        *word
 
 	// The publisher's.
 	view    []cellrt.Token // what it has collected of tokens
@@ -57,17 +66,24 @@ type run struct {
 	joined  bool           // accepted was due
 	repeat  bool           // what was sent is to be sent again
 	text    *tokenizer.Text
-	decoded strings.Builder // text of the tokens sent
-	ids     []int32         // ids of the tokens sent
+	decoded strings.Builder // text of the tokens decoded
+	ids     []int32         // ids of the tokens decoded
+	sent    mark            // how much of both the connection has taken
+	session uint64          // the connection that took it
 	last    time.Time       // of the last frame
-	retryAt time.Time       // next try to close after the connection refused
+	end     *ending         // how it ends, once that is decided
+	heard   *word           // what it has collected of word
+	retryAt time.Time       // next try to close after a refusal
 	giveUp  time.Time       // no more tries after this; zero before the first
 	mute    error           // why it says nothing any more: taken over, or answered
 }
 
+// mark is a place in a run's output.
+type mark struct{ tokens, text int }
+
 // newRun starts the life of a delivery on this worker.
 func newRun(d *broker.Delivery, stream *broker.TokenStream, now time.Time) *run {
-	return &run{delivery: d, req: d.Request, stream: stream, arrived: now}
+	return &run{delivery: d, req: d.Request, stream: stream, arrived: now, attempt: int(d.Lease.Attempt)}
 }
 
 // key names the run for cancellation.

@@ -102,21 +102,26 @@ func TestRecentKeysAreBounded(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	t.Parallel()
-	var p progress
+	begin := time.Unix(1000, 0)
+	p := progress{patience: 3 * time.Second, at: begin}
 	steps := []struct {
+		at      int // seconds
 		steps   uint64
 		running int
 		want    bool
 	}{
-		{0, 0, true},  // nothing to do
-		{5, 3, true},  // steps
-		{5, 3, false}, // live sequences and no step: hung
-		{5, 0, true},
-		{6, 1, true},
-		{6, 1, false},
+		{0, 0, 0, true}, // nothing to do
+		{2, 5, 3, true}, // steps
+		{4, 5, 3, true},
+		{5, 5, 3, false}, // live sequences and no step for so long: hung
+		{7, 5, 0, true},
+		{9, 6, 1, true},
+		{11, 6, 1, true},
+		{13, 6, 1, false},
+		{14, 7, 1, true},
 	}
 	for i, s := range steps {
-		if got := p.moved(s.steps, s.running); got != s.want {
+		if got := p.moved(s.steps, s.running, begin.Add(time.Duration(s.at)*time.Second)); got != s.want {
 			t.Errorf("turn %d: %v", i, got)
 		}
 	}

@@ -2,157 +2,250 @@ package worker
 
 import (
 	"errors"
-	"math"
 	"time"
 
 	"github.com/cellmq/cellmq/broker"
-	"github.com/cellmq/cellmq/cellrt"
-	"github.com/cellmq/cellmq/models"
 )
 
-// closeRetry is how long the publisher waits before it tries again to send a
-// terminal frame that the connection refused.
+// closeRetry is how long the publisher waits before it tries again what was
+// refused.
 const closeRetry = 100 * time.Millisecond
 
-// close sends the terminal frame and settles. It reports false when the
-// connection refused the frame and close is to be tried again.
+// records is what the publisher writes before it tells a client how its
+// request ended. Nothing of it blocks: what became of a record comes through the
+// outbox, later.
+type records interface {
+	// store stores the terminal frame, as long as the lease lasts. An error
+	// means that there will be no answer.
+	store(r *run) error
+	// letter writes a dead letter.
+	letter(r *run)
+	// excuse writes down that the attempt is no failure.
+	excuse(r *run)
+	// apologize is excuse for an attempt whose lease is lost; nobody waits.
+	apologize(r *run)
+	// fenced counts a run whose answer came second.
+	fenced()
+	// unstored reports a final that the server does not take.
+	unstored(r *run, err error)
+}
+
+// close takes the steps of a run's end. It reports false when the run has to
+// wait for an answer, or to try again later.
 func (p *publisher) close(r *run, now time.Time) bool {
 	if now.Before(r.retryAt) {
 		return false
 	}
-	lease := r.delivery.Lease
-	lost := errors.Is(r.err, errLeaseLost) || errors.Is(r.mute, errTakenOver) || !lease.Valid(now)
-	if r.req.Reply == "" || lost || r.mute != nil {
+	if outcome := p.silent(r, now); outcome != "" {
 		r.stream.Abandon()
-		outcome := outcomeLost(lost)
-		switch {
-		case lost:
-		case r.mute != nil:
-			_ = lease.Settle() // unsettled, it comes again
-			outcome = outcomeAnswered
-		default:
-			_ = lease.Reject("no reply subject")
-		}
 		p.leave(r, false, 0, now)
 		p.closed(r, outcome, now)
 		return true
 	}
-	outcome, err := p.terminal(r, now)
-	if errors.Is(err, broker.ErrFrameTooLarge) {
-		outcome, err = p.fail(r, &broker.Error{Code: broker.CodeInternal, Message: "the output exceeds the server's payload limit"})
-	}
-	if err != nil && !errors.Is(err, broker.ErrTerminated) {
-		if r.giveUp.IsZero() {
-			r.giveUp = now.Add(p.patience)
+	if r.end == nil {
+		end, err := p.conclude(r, now)
+		if err != nil { // nothing can be said any more
+			r.stream.Abandon()
+			end = &ending{step: stepDone, outcome: outcomeUnsent}
 		}
-		if now.Before(r.giveUp) {
-			r.retryAt = now.Add(closeRetry)
+		r.end = end
+	}
+	for r.end.step != stepDone {
+		if !p.advance(r, now) {
+			p.pulse(r, now)
 			return false
 		}
-		r.stream.Abandon()
-		outcome = outcomeUnsent
 	}
-	p.leave(r, outcome != outcomeUnsent && outcome != outcomeHandedBack, p.connection(), now)
-	p.closed(r, outcome, now)
+	told := r.end.outcome != outcomeUnsent && r.end.outcome != outcomeHandedBack
+	p.leave(r, told, p.connected, now)
+	p.closed(r, r.end.outcome, now)
 	return true
 }
 
-func outcomeLost(lost bool) string {
-	if lost {
-		return outcomeLeaseLost
-	}
-	return outcomeNoReply
-}
-
-// terminal sends what ends a run, for the reason that it ended, and settles
-// its lease. It returns the outcome for metrics and logs.
-func (p *publisher) terminal(r *run, now time.Time) (outcome string, err error) {
+// silent ends a run that must not say anything, and returns its outcome, which
+// is empty for the others.
+func (p *publisher) silent(r *run, now time.Time) (outcome string) {
+	lease := r.delivery.Lease
 	switch {
-	case r.refusal != nil:
-		return p.fail(r, r.refusal)
-	case r.err == nil:
-		return p.final(r, finishReason(r.reason), now)
-	case errors.Is(r.err, errCancelled):
-		return p.final(r, broker.FinishCancelled, now)
-	case errors.Is(r.err, errDeadline):
-		return p.final(r, broker.FinishDeadline, now)
-	case errors.Is(r.err, errClientGone):
-		return p.final(r, broker.FinishClientGone, now)
-	case errors.Is(r.err, errHandBack), errors.Is(r.err, cellrt.ErrStopped):
-		return p.handBack(r, handBackDelay, shuttingDown())
-	case errors.Is(r.err, cellrt.ErrNoSlot):
-		return p.handBack(r, noSlotDelay, &broker.Error{
-			Code: broker.CodeBusy, Message: "no free slot", Retryable: true, RetryAfter: noSlotDelay,
-		})
-	case errors.Is(r.err, cellrt.ErrNumerical):
-		return p.fail(r, &broker.Error{Code: broker.CodeNumericalError, Message: "the model's output is not a number for this input"})
-	default:
-		return p.fail(r, &broker.Error{Code: broker.CodeInternal, Message: "the model could not finish this input"})
-	}
-}
-
-func shuttingDown() *broker.Error {
-	return &broker.Error{
-		Code: broker.CodeShuttingDown, Message: "the worker is shutting down; send the request again",
-		Retryable: true, RetryAfter: handBackDelay,
-	}
-}
-
-// final sends what is left of the output and the final frame, and settles.
-func (p *publisher) final(r *run, reason broker.FinishReason, now time.Time) (outcome string, err error) {
-	final := &broker.Final{
-		FinishReason: reason, LogProb: math.NaN(), Timing: r.timing(now),
-		Deterministic: r.err == nil, // else it ended where somebody's clock had it
-	}
-	p.frame = broker.Frame{}
-	if r.unfolded != nil {
-		final.Usage.InputTokens = r.unfolded.InputTokens
-	}
-	if r.unfolded != nil && r.seq != nil {
-		o := r.unfolded.Outcome()
-		if r.err != nil && len(r.view) == 0 {
-			o = models.Outcome{LogProb: math.NaN()} // there is no output: a search's hypotheses are output once it has ended
+	case errors.Is(r.err, errLeaseLost), errors.Is(r.mute, errTakenOver), !lease.Valid(now):
+		if r.cutOff.Load() && r.req.Durable && r.mute == nil {
+			p.records.apologize(r)
 		}
-		setOutcome(final, r.unfolded, &o)
-		p.rest(r, o.Cut, now)
+		return outcomeLeaseLost
+	case r.mute != nil:
+		_ = lease.Settle() // unsettled, it comes again
+		return outcomeAnswered
+	case r.req.Reply == "":
+		_ = lease.Reject("no reply subject")
+		return outcomeNoReply
 	}
-	p.frame.Text, p.frame.Tokens = r.decoded.String(), r.ids
-	p.frame.Final, p.frame.Meta, p.frame.Model = final, r.req.Params.Meta, r.req.Model
-	final.Usage.OutputTokens = len(r.ids)
-	if r.served != nil {
-		p.frame.Version, p.frame.Digest = r.served.model.Version(), r.served.model.Digest()
-	}
-	if r.req.Params.Echo {
-		final.Echo = &r.req.Input
-	}
-	if err := r.stream.Final(&p.frame); err != nil {
-		return string(reason), err
-	}
-	_ = r.delivery.Lease.Settle() // unsettled, the request comes again and gives the same frames
-	return string(reason), nil
+	return ""
 }
 
-// fail sends an error frame and rejects the lease: another attempt would fail
-// in the same way.
-func (p *publisher) fail(r *run, e *broker.Error) (outcome string, err error) {
-	if err := r.stream.Fail(e, r.req.Params.Meta); err != nil {
-		return string(e.Code), err
+// advance takes one step. It reports false when that has to wait.
+func (p *publisher) advance(r *run, now time.Time) bool {
+	e := r.end
+	switch e.step {
+	case stepLetter:
+		return p.writeLetter(r, now)
+	case stepStore:
+		return p.storeFinal(r, now)
+	case stepSend:
+		var err error
+		if e.replay != nil {
+			err = r.stream.Replay(e.replay.Frame)
+		} else {
+			err = r.stream.SendTerminal(e.frame)
+		}
+		if errors.Is(err, broker.ErrFrameTooLarge) && e.replay != nil {
+			// A frame of another lease may have other numbers, of more digits.
+			err = r.stream.Fail(broker.NewError(broker.CodeInternal, "the output exceeds the server's payload limit"), nil)
+		}
+		if err != nil {
+			return p.later(r, now)
+		}
+		e.step = stepSettle
+	case stepSettle:
+		if e.reject != "" {
+			_ = r.delivery.Lease.Reject(e.reject) // as for Settle
+		} else {
+			_ = r.delivery.Lease.Settle() // unsettled, the request comes again, and its final is stored
+		}
+		e.step = stepDone
+	case stepExcuse:
+		if p.ask(r, p.records.excuse) == nil {
+			return false
+		}
+		e.step = stepRelease // without a record it costs an attempt
+	case stepRelease:
+		if r.seq != nil && r.req.Mode != broker.ModeFinal {
+			_ = r.stream.Retry()
+		} else {
+			r.stream.Abandon()
+		}
+		_ = r.delivery.Lease.Release(e.delay) // unreleased, the lease runs out
+		e.step = stepDone
 	}
-	_ = r.delivery.Lease.Reject(string(e.Code)) // as for Settle
-	return string(e.Code), nil
+	return true
 }
 
-// handBack returns a durable request to the queue. A core request has no
-// queue: its client gets the refusal and decides.
-func (p *publisher) handBack(r *run, delay time.Duration, refusal *broker.Error) (outcome string, err error) {
-	if r.delivery.Lease.Core() {
-		return p.fail(r, refusal)
+// writeLetter sees to it that a request that is given up leaves a dead letter,
+// before anything else is done about it.
+func (p *publisher) writeLetter(r *run, now time.Time) bool {
+	if !r.req.Durable || !hasLetter(r.end.code) {
+		r.end.step = stepStore
+		return true
 	}
-	if r.seq != nil && r.req.Mode != broker.ModeFinal {
-		_ = r.stream.Retry()
-	} else {
+	a := p.ask(r, p.records.letter)
+	switch {
+	case a == nil:
+		return false
+	case a.err != nil:
+		return p.later(r, now)
+	}
+	r.end.step = stepStore
+	return true
+}
+
+// hasLetter reports whether a request that ends with an error is a dead letter:
+// when the fault may be ours.
+func hasLetter(c broker.Code) bool {
+	return c == broker.CodeNumericalError || c == broker.CodeInternal || c == broker.CodeAttemptsExhausted
+}
+
+// storeFinal has the terminal frame stored. What is stored goes to the client,
+// and if that is another lease's, then instead of the run's own.
+func (p *publisher) storeFinal(r *run, now time.Time) bool {
+	e := r.end
+	if !r.req.Durable || ofTheMessage(e.code) {
+		e.step = stepSend
+		return true
+	}
+	var refused error
+	a := p.ask(r, func(r *run) { refused = p.records.store(r) })
+	if refused != nil {
+		e.asked = false
+		a = &word{verdict: broker.Verdict{Err: refused}}
+	}
+	switch {
+	case a == nil:
+		return false
+	case a.verdict.Mine:
+		e.step = stepSend
+	case a.verdict.Other != nil:
+		return p.yield(r, a.verdict.Other)
+	case errors.Is(a.verdict.Err, broker.ErrNoVerdict), errors.Is(a.verdict.Err, broker.ErrStoreFull):
+		r.retryAt = now.Add(closeRetry) // as long as the lease lasts
+		return false
+	case errors.Is(a.verdict.Err, broker.ErrClosed):
+		return p.later(r, now)
+	default:
+		// The server takes no such final, now or ever. Its client hears it all the same.
+		p.records.unstored(r, a.verdict.Err)
+		e.step = stepSend
+	}
+	return true
+}
+
+// yield gives way to what another lease has answered.
+func (p *publisher) yield(r *run, other *broker.StoredFinal) bool {
+	p.records.fenced()
+	end, err := p.repeatOf(r, other)
+	if err != nil {
 		r.stream.Abandon()
+		end = &ending{step: stepDone, outcome: outcomeUnsent}
 	}
-	_ = r.delivery.Lease.Release(delay) // unreleased, the lease runs out
-	return outcomeHandedBack, nil
+	r.end = end
+	return true
+}
+
+// ofTheMessage reports whether an error depends on the message alone. Every
+// attempt answers it alike, so it needs no store, and a flood of malformed
+// requests pushes no finals out of it.
+func ofTheMessage(c broker.Code) bool {
+	switch c {
+	case broker.CodeBadRequest, broker.CodeUnknownModel, broker.CodeUnknownVersion, broker.CodeUnsupportedParameter,
+		broker.CodeInputTooLong, broker.CodePayloadTooLarge:
+		return true
+	}
+	return false
+}
+
+// ask has a record written, once, and returns what became of it, nil as long as
+// that is not known.
+func (p *publisher) ask(r *run, write func(*run)) *word {
+	if !r.end.asked {
+		r.end.asked = true
+		r.heard = nil
+		write(r)
+		return nil
+	}
+	a := r.heard
+	if a != nil {
+		r.heard, r.end.asked = nil, false
+	}
+	return a
+}
+
+// later puts the run's next try off, and gives up in the end: the request comes
+// again when its lease has run out.
+func (p *publisher) later(r *run, now time.Time) bool {
+	if r.giveUp.IsZero() {
+		r.giveUp = now.Add(p.patience)
+	}
+	if now.Before(r.giveUp) {
+		r.retryAt = now.Add(closeRetry)
+		return false
+	}
+	r.stream.Abandon()
+	r.end.step, r.end.outcome = stepDone, outcomeUnsent
+	return true
+}
+
+// pulse says that a run whose end takes a while is alive.
+func (p *publisher) pulse(r *run, now time.Time) {
+	if r.req.Mode != broker.ModeFinal && r.seq != nil && now.Sub(r.last) >= p.beat-p.tick() {
+		_ = r.stream.Heartbeat("store") // the next one comes soon
+		r.last = now
+	}
 }

@@ -50,6 +50,7 @@ type Worker struct {
 	metrics  *metrics
 	outbox   *outbox
 	table    *table
+	tasks    *tasks
 	runtime  *cellrt.Runtime
 	durable  *broker.Credits
 	realtime *broker.Credits
@@ -58,6 +59,7 @@ type Worker struct {
 	served map[string]*served
 	conn   *broker.Conn
 	frames *broker.Publisher
+	finals *broker.Finals
 	admin  *admin
 
 	largest  atomic.Int64 // rows in a step since requests are taken
@@ -95,6 +97,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		metrics:  newMetrics(registry),
 		outbox:   newOutbox(cfg.FrameInterval == 0),
 		table:    newTable(),
+		tasks:    newTasks(),
 		durable:  broker.NewCredits(cfg.Slots),
 		realtime: broker.NewCredits(cfg.realtimeSlots()),
 		served:   map[string]*served{},
@@ -235,6 +238,13 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 	}
 	defer w.closeQuietly("frame publisher", w.frames.Close)
 
+	w.finals, err = w.conn.Finals()
+	if err != nil {
+		return err
+	}
+	defer w.closeQuietly("store of finals", w.finals.Close)
+	defer w.tasks.stop()
+
 	// The publisher and the leases go on until the last run is closed.
 	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(work))
 	var parts sync.WaitGroup
@@ -256,6 +266,8 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 		defer close(stopped)
 		return w.take(taking, intake)
 	})
+	parts.Go(func() { w.reconcile(taking) })
+	parts.Go(func() { w.sweep(taking) })
 	w.serving.Store(true)
 	close(w.ready)
 	w.log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.Any("models", w.modelNames()),
@@ -294,6 +306,7 @@ func (w *Worker) publisher() *publisher {
 		outbox: w.outbox, interval: w.cfg.FrameInterval, beat: w.cfg.Heartbeat, patience: w.cfg.AckWait,
 		stop: w.stop, closed: w.closed,
 		session: func() uint64 { return w.conn.NATS().Stats().Reconnects },
+		records: &archive{worker: w, finals: w.finals},
 	}
 }
 
@@ -303,9 +316,9 @@ func (w *Worker) closed(r *run, outcome string, now time.Time) {
 		r.expiry.Stop()
 	}
 	finished := outcome != outcomeHandedBack && outcome != outcomeLeaseLost && outcome != outcomeUnsent
-	w.table.remove(r, finished, now)
 	w.metrics.closed(r, outcome, now)
 	w.logEnd(r, outcome, now)
+	w.table.remove(r, finished, now)
 	r.delivery.Done()
 }
 

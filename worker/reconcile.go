@@ -1,0 +1,114 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+)
+
+// reconcile ends the requests that the server delivers no more, until ctx ends.
+// All workers share them.
+func (w *Worker) reconcile(ctx context.Context) {
+	err := w.conn.Advisories(ctx, func(ctx context.Context, a broker.Advisory) error {
+		d, err := w.conn.Queued(ctx, a.Sequence)
+		if errors.Is(err, broker.ErrNotStored) {
+			return nil // it has ended
+		}
+		if err != nil {
+			return err
+		}
+		return w.bury(ctx, d, int(a.Deliveries))
+	})
+	if err != nil {
+		w.log.LogAttrs(ctx, slog.LevelError, "advisories not read", slog.Any("error", err))
+	}
+}
+
+// bury ends a request that nobody will run: with the answer that it had, or else
+// with a dead letter and an error. Every step of it may be done twice.
+func (w *Worker) bury(ctx context.Context, d *broker.Delivery, attempts int) error {
+	stream := w.frames.Stream(d)
+	defer stream.Abandon() // no harm after a terminal frame
+	if err := w.answerDead(ctx, d, stream, attempts); err != nil {
+		return err
+	}
+	if err := w.conn.Delete(ctx, d.Request.Sequence); err != nil {
+		return err
+	}
+	w.metrics.reconciled.Inc()
+	w.log.LogAttrs(ctx, slog.LevelWarn, "request ended that is delivered no more", slog.String("request_id", d.Request.ID),
+		slog.String("model", d.Request.Model), slog.String("client", d.Request.Client), slog.Int("attempts", attempts))
+	return nil
+}
+
+// answerDead tells the client of a request that nobody will run.
+func (w *Worker) answerDead(ctx context.Context, d *broker.Delivery, stream *broker.TokenStream, attempts int) error {
+	r := d.Request
+	switch {
+	case r.Reply == "":
+		return nil
+	case d.Err != nil:
+		return stream.Fail(d.Err, r.Params.Meta)
+	}
+	switch final, err := w.conn.Final(ctx, r.Client, r.ID); {
+	case err == nil && final.Request == r.Hash:
+		return stream.Replay(final.Frame)
+	case err == nil:
+		return stream.Fail(idInUse(), r.Params.Meta)
+	case !errors.Is(err, broker.ErrNotStored):
+		return err
+	}
+	excused := 0
+	if state, err := w.conn.State(ctx, r.Client, r.ID); err == nil && state.Request == r.Hash {
+		excused = state.Excused
+	}
+	frame, err := stream.Terminal(&broker.Frame{Type: broker.FrameError, Error: exhausted(max(attempts-excused, 1)), Meta: r.Params.Meta})
+	if err != nil {
+		return err
+	}
+	l := broker.NewLetter(r)
+	l.Worker, l.Code, l.Attempts, l.Excused, l.Terminal = w.cfg.Name, broker.CodeAttemptsExhausted, attempts, excused, frame.Frame
+	if s := w.served[r.Model]; s != nil {
+		l.Digest = s.model.Digest()
+	}
+	if err := w.conn.WriteLetter(ctx, l); err != nil {
+		return err
+	}
+	w.metrics.letters.WithLabelValues(string(l.Code)).Inc()
+	verdict, err := w.storeDead(ctx, d, frame.Frame)
+	switch {
+	case err != nil:
+		return err
+	case verdict.Mine:
+		return stream.SendTerminal(frame)
+	case verdict.Other.Request != r.Hash:
+		return stream.Fail(idInUse(), r.Params.Meta)
+	}
+	return stream.Replay(verdict.Other.Frame)
+}
+
+// storeDead stores a final and waits for the verdict.
+func (w *Worker) storeDead(ctx context.Context, d *broker.Delivery, frame []byte) (broker.Verdict, error) {
+	r, verdicts := d.Request, make(chan broker.Verdict, 1)
+	until, ok := ctx.Deadline()
+	if !ok {
+		until = time.Now().Add(apologyWait)
+	}
+	err := w.finals.Store(&broker.StoredFinal{
+		Client: r.Client, ID: r.ID, Worker: w.cfg.Name, Epoch: d.Lease.Epoch, Attempt: d.Lease.Attempt,
+		Request: r.Hash, Encoding: r.Encoding, Frame: frame,
+	}, until, func(v broker.Verdict) { verdicts <- v })
+	if err != nil {
+		return broker.Verdict{}, fmt.Errorf("end request %d: %w", r.Sequence, err)
+	}
+	select {
+	case v := <-verdicts:
+		return v, v.Err
+	case <-ctx.Done():
+		return broker.Verdict{}, ctx.Err()
+	}
+}

@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+)
+
+const (
+	// excuseWait bounds how long a hand-back waits for its record.
+	excuseWait = 2 * time.Second
+	// apologyWait bounds how long the record of a lost lease waits for a
+	// connection.
+	apologyWait = 30 * time.Second
+)
+
+// archive writes the records of requests that end. It implements [records].
+type archive struct {
+	worker *Worker
+	finals *broker.Finals
+}
+
+var _ records = (*archive)(nil)
+
+// store implements [records].
+func (a *archive) store(r *run) error {
+	w, lease := a.worker, r.delivery.Lease
+	began := time.Now()
+	return a.finals.Store(&broker.StoredFinal{
+		Client: r.req.Client, ID: r.req.ID, Worker: w.cfg.Name, Epoch: lease.Epoch, Attempt: lease.Attempt,
+		Request: r.req.Hash, Encoding: r.req.Encoding, Frame: r.end.frame.Frame,
+	}, lease.Deadline(), func(v broker.Verdict) {
+		w.metrics.storeWait.Observe(time.Since(began).Seconds())
+		w.outbox.tell(r, word{verdict: v})
+	})
+}
+
+// letter implements [records].
+func (a *archive) letter(r *run) {
+	w := a.worker
+	l := broker.NewLetter(r.req)
+	l.Worker, l.Code, l.Attempts, l.Excused = w.cfg.Name, r.end.code, r.attempt, r.excused
+	l.Terminal, l.Tokens = r.end.frame.Frame, r.ids
+	if r.served != nil {
+		l.Digest = r.served.model.Digest()
+	}
+	w.tasks.begin(max(time.Until(r.delivery.Lease.Deadline()), closeRetry), func(ctx context.Context) {
+		err := w.conn.WriteLetter(ctx, l)
+		if err != nil {
+			w.log.LogAttrs(ctx, slog.LevelWarn, "dead letter not written", slog.String("request_id", r.req.ID), slog.Any("error", err))
+		} else {
+			w.metrics.letters.WithLabelValues(string(l.Code)).Inc()
+		}
+		w.outbox.tell(r, word{err: err})
+	})
+}
+
+// excuse implements [records].
+func (a *archive) excuse(r *run) {
+	w := a.worker
+	if r.delivery.Err != nil { // it is refused by whom it reaches, whatever the attempt
+		w.outbox.tell(r, word{})
+		return
+	}
+	w.tasks.begin(excuseWait, func(ctx context.Context) {
+		w.outbox.tell(r, word{err: a.write(ctx, r, r.attempt > 1 && !r.recalled)})
+	})
+}
+
+// apologize implements [records].
+func (a *archive) apologize(r *run) {
+	a.worker.tasks.begin(apologyWait, func(ctx context.Context) { _ = a.write(ctx, r, true) })
+}
+
+// write stores that one more attempt is excused. Read says that others may have
+// written to the record, for an earlier attempt or a later one.
+func (a *archive) write(ctx context.Context, r *run, read bool) error {
+	w := a.worker
+	s := &broker.State{Client: r.req.Client, ID: r.req.ID, Request: r.req.Hash, Excused: r.excused}
+	if read {
+		if stored, err := a.state(ctx, r); err == nil && stored.Request == r.req.Hash {
+			s = stored
+		}
+	}
+	s.Excused++
+	err := w.conn.SaveState(ctx, s, 0)
+	if err != nil {
+		w.log.LogAttrs(ctx, slog.LevelWarn, "attempt not excused", slog.String("request_id", r.req.ID), slog.Any("error", err))
+		return err
+	}
+	w.metrics.excused.Inc()
+	return nil
+}
+
+// state reads what is stored of a request, through a disconnection, until ctx ends.
+func (a *archive) state(ctx context.Context, r *run) (*broker.State, error) {
+	ticker := time.NewTicker(closeRetry)
+	defer ticker.Stop()
+	for {
+		s, err := a.worker.conn.State(ctx, r.req.Client, r.req.ID)
+		if err == nil || errors.Is(err, broker.ErrNotStored) || errors.Is(err, broker.ErrBadRecord) || errors.Is(err, broker.ErrClosed) {
+			return s, err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// fenced implements [records].
+func (a *archive) fenced() { a.worker.metrics.fenced.Inc() }
+
+// unstored implements [records].
+func (a *archive) unstored(r *run, err error) {
+	a.worker.metrics.unstored.Inc()
+	a.worker.log.LogAttrs(context.Background(), slog.LevelError, "final not stored", slog.String("request_id", r.req.ID), slog.Any("error", err))
+}

@@ -1,0 +1,135 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+)
+
+const (
+	// sweepEvery is how often each worker looks for residue, about.
+	sweepEvery = time.Minute
+	// sweepPause is between the two looks of a sweep: what is there at both is no
+	// traffic.
+	sweepPause = 5 * time.Second
+	// sweepWait bounds a sweep, and sweepMost what is cleared away in it.
+	sweepWait = 30 * time.Second
+	sweepMost = 1000
+)
+
+// priorities are those of the queues of a model.
+func priorities() []broker.Priority {
+	return []broker.Priority{broker.High, broker.Std, broker.Low}
+}
+
+// sweep looks for residue now and then, until ctx ends. Residue are requests that
+// no consumer will deliver and of which no advisory has told: there should be
+// none.
+func (w *Worker) sweep(ctx context.Context) {
+	for {
+		if !wait(ctx, sweepEvery/2+rand.N(sweepEvery)) {
+			return
+		}
+		if err := w.sweepOnce(ctx, sweepPause); err != nil && ctx.Err() == nil {
+			w.log.LogAttrs(ctx, slog.LevelWarn, "residue not counted", slog.Any("error", err))
+		}
+	}
+}
+
+// wait waits for d and reports whether it was over before ctx.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sweepOnce counts residue, raises the alarm, and ends what is residue of the
+// models served here.
+func (w *Worker) sweepOnce(ctx context.Context, pause time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, pause+sweepWait)
+	defer cancel()
+	residue, err := w.residue(ctx)
+	if err != nil {
+		return err
+	}
+	if residue == 0 {
+		w.metrics.residue.Set(0)
+		return nil
+	}
+	before, err := w.stuckRequests(ctx)
+	if err != nil || !wait(ctx, pause) {
+		return err
+	}
+	again, err := w.residue(ctx)
+	if err != nil {
+		return err
+	}
+	residue = min(residue, again)
+	w.metrics.residue.Set(float64(residue))
+	if residue == 0 {
+		return nil
+	}
+	w.log.LogAttrs(ctx, slog.LevelError, "requests are stuck in the stream", slog.Uint64("requests", residue))
+	after, err := w.stuckRequests(ctx)
+	if err != nil {
+		return err
+	}
+	for seq, d := range after {
+		if before[seq] == nil {
+			continue
+		}
+		if err := w.bury(ctx, d, int(d.Lease.Attempt)-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// residue counts the requests that no consumer knows.
+func (w *Worker) residue(ctx context.Context) (uint64, error) {
+	messages, known, err := w.conn.Residue(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return messages - min(known, messages), nil
+}
+
+// stuckRequests are the requests of the models served here whose consumer is
+// done with them: they are in the stream still, before the point up to which
+// the consumer has settled all. Between its settlement and its removal any
+// request is, for a moment.
+func (w *Worker) stuckRequests(ctx context.Context) (map[uint64]*broker.Delivery, error) {
+	found := map[uint64]*broker.Delivery{}
+	for name := range w.served {
+		for _, p := range priorities() {
+			q, err := w.conn.Queue(ctx, name, p)
+			if errors.Is(err, broker.ErrNotStored) {
+				continue // it is about to be made, and delivers everything
+			}
+			if err != nil {
+				return nil, err
+			}
+			for seq := uint64(1); len(found) < sweepMost; {
+				d, err := w.conn.QueuedFrom(ctx, name, p, seq)
+				if errors.Is(err, broker.ErrNotStored) || err == nil && d.Request.Sequence > q.Floor {
+					break
+				}
+				if err != nil {
+					return nil, err
+				}
+				found[d.Request.Sequence] = d
+				seq = d.Request.Sequence + 1
+			}
+		}
+	}
+	return found, nil
+}
