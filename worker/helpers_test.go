@@ -33,12 +33,15 @@ type started struct {
 	done chan error
 }
 
-// start runs a worker on server until the test ends or stop is called. Change
+// start runs a worker on server, or where change says, until the test ends or stop is called. Change
 // may be nil.
 func start(tb testing.TB, server *broker.Server, deps worker.Deps, change func(*worker.Config)) *started {
 	tb.Helper()
 	cfg := worker.DefaultConfig()
-	cfg.NatsURL, cfg.AdminAddress = server.URL(), "127.0.0.1:0"
+	cfg.AdminAddress = "127.0.0.1:0"
+	if server != nil {
+		cfg.NatsURL = server.URL()
+	}
 	cfg.Grace, cfg.Profile = patience, 0
 	cfg.Models = []string{"g2p-en"}
 	if change != nil {
