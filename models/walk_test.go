@@ -13,7 +13,7 @@ import (
 
 // walker runs one request's graph by hand, a node at a time.
 type walker struct {
-	t        *testing.T
+	t        testing.TB
 	states   cellrt.States
 	runner   cellrt.Runner
 	frontier cellrt.Frontier
@@ -23,12 +23,13 @@ type walker struct {
 	waiting []cellrt.Node
 	tokens  []cellrt.Token
 	reason  cellrt.Reason
+	err     error
 	nodes   uint64
 }
 
 const walkerSlots = 2
 
-func newWalker(t *testing.T, m *models.Model) *walker {
+func newWalker(t testing.TB, m *models.Model) *walker {
 	t.Helper()
 	x, err := cpu.New(cpu.Config{}).Load(m.Program(), walkerSlots)
 	if err != nil {
@@ -58,7 +59,7 @@ func (w *walker) start(req *models.Request, from *cellrt.Checkpoint) {
 			rest = rest[n:]
 		}
 	}
-	w.req, w.waiting, w.tokens, w.reason = req, nil, nil, 0
+	w.req, w.waiting, w.tokens, w.reason, w.err = req, nil, nil, 0, nil
 	if g, ok := req.Graph.(cellrt.Resumable); ok {
 		g.Record()
 	}
@@ -70,12 +71,11 @@ func (w *walker) start(req *models.Request, from *cellrt.Checkpoint) {
 func (w *walker) settle() {
 	w.waiting = append(w.waiting, w.frontier.Nodes()...)
 	w.tokens = append(w.tokens, w.frontier.Tokens()...)
-	reason, err := w.frontier.Done()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.reason = reason
+	w.reason, w.err = w.frontier.Done()
 }
+
+// ended reports whether the graph has ended.
+func (w *walker) ended() bool { return w.reason != 0 || w.err != nil }
 
 // step runs one of the waiting nodes.
 func (w *walker) step(i int) {
@@ -114,7 +114,7 @@ func (w *walker) bits() string {
 	for _, t := range w.tokens {
 		top += fmt.Sprint(t.Top)
 	}
-	return bitsOf(w.req, models.Output{Tokens: w.tokens, Reason: w.reason}) + fmt.Sprint(" cut ", w.req.Outcome().Cut, top)
+	return bitsOf(w.req, models.Output{Tokens: w.tokens, Reason: w.reason}) + fmt.Sprint(" cut ", w.req.Outcome().Cut, " error ", w.err, top)
 }
 
 // TestCheckpointsOfAnyOrder runs nodes in any order that graphs allow, lower
@@ -133,14 +133,14 @@ func TestCheckpointsOfAnyOrder(t *testing.T) {
 			walkers[a.model] = w
 		}
 		w.start(unfold(t, a), nil)
-		for w.reason == 0 {
+		for !w.ended() {
 			w.step(0)
 		}
 		want, nodes := w.bits(), w.nodes
-		for range 4 {
+		for range 3 {
 			w.start(unfold(t, a), nil)
 			newest := rng.IntN(2) == 0 // else the oldest, or any
-			for w.reason == 0 {
+			for !w.ended() {
 				i := rng.IntN(len(w.waiting))
 				if rng.IntN(4) > 0 {
 					i = 0
@@ -148,7 +148,7 @@ func TestCheckpointsOfAnyOrder(t *testing.T) {
 						i = len(w.waiting) - 1
 					}
 				}
-				if w.step(i); w.reason == 0 && rng.IntN(3) == 0 && w.move(a) {
+				if w.step(i); !w.ended() && rng.IntN(3) == 0 && w.move(a) {
 					moves++
 				}
 			}
@@ -160,7 +160,7 @@ func TestCheckpointsOfAnyOrder(t *testing.T) {
 			}
 		}
 	}
-	if moves < 500 {
+	if moves < 300 {
 		t.Errorf("%d moves", moves)
 	}
 }
