@@ -117,7 +117,7 @@ func TestReplay(t *testing.T) {
 		name    string
 		letter  *broker.Letter
 		change  func(*broker.Letter)
-		type_   broker.FrameType
+		frame   broker.FrameType
 		differs []string
 		missing []string
 	}{
@@ -127,29 +127,37 @@ func TestReplay(t *testing.T) {
 		{
 			"attempts_exhausted, tokens as recorded", record(t, letterOf(sound, "hello"), failed(broker.CodeAttemptsExhausted)),
 			func(l *broker.Letter) { l.Tokens = hello.Tokens[:2] },
-			"final", []string{"type"}, nil,
+			"final",
+			[]string{"type"},
+			nil,
 		},
 		{
 			"attempts_exhausted, other tokens", record(t, letterOf(sound, "hello"), failed(broker.CodeAttemptsExhausted)),
 			func(l *broker.Letter) { l.Tokens = other[:2] },
-			"final", []string{"type", "tokens so far"}, nil,
+			"final",
+			[]string{"type", "tokens so far"},
+			nil,
 		},
 		{
 			"more tokens than there are", record(t, letterOf(spoiled, `{"input": [3]}`), failed(broker.CodeNumericalError)),
 			func(l *broker.Letter) { l.Tokens = []int32{3} },
-			"error", []string{"tokens so far"}, nil,
+			"error",
+			[]string{"tokens so far"},
+			nil,
 		},
 		{
 			"without tokens and terminal", letterOf(spoiled, `{"input": [3]}`),
 			func(l *broker.Letter) {
 				l.Code, l.Tokens, l.Truncated = broker.CodeNumericalError, []int32{3}, []string{"tokens", "terminal"}
 			},
-			"error", nil, []string{"tokens", "terminal"},
+			"error", nil,
+			[]string{"tokens", "terminal"},
 		},
 		{
 			"terminal that is no frame", letterOf(spoiled, `{"input": [3]}`),
 			func(l *broker.Letter) { l.Code, l.Terminal = broker.CodeNumericalError, []byte{0xc1} },
-			"error", nil, []string{"terminal"},
+			"error", nil,
+			[]string{"terminal"},
 		},
 		{"malformed", record(t, letterOf(sound, `{"input": 3}`), failed(broker.CodeBadRequest)), nil, "error", nil, nil},
 		{"refused by the model", record(t, letterOf(sound, `{"input": "b7"}`), failed(broker.CodeBadRequest)), nil, "error", nil, nil},
@@ -173,7 +181,7 @@ func TestReplay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if report.Replayed.Type != tc.type_ || !slices.Equal(fields(report), tc.differs) || !slices.Equal(report.Missing, tc.missing) {
+			if report.Replayed.Type != tc.frame || !slices.Equal(fields(report), tc.differs) || !slices.Equal(report.Missing, tc.missing) {
 				t.Errorf("%s differs in %v, missing %v: %+v", report.Replayed.Type, report.Differences, report.Missing, report.Replayed.Error)
 			}
 		})
