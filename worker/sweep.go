@@ -104,9 +104,11 @@ func (w *Worker) residue(ctx context.Context) (uint64, error) {
 }
 
 // stuckRequests are the requests of the models served here whose consumer is
-// done with them: they are in the stream still, before the point up to which
-// the consumer has settled all. Between its settlement and its removal any
-// request is, for a moment.
+// done with them, though they are in the stream still: those before the point up
+// to which everything is settled and, while nothing is out, those that were
+// delivered. Between its settlement and its removal any request is one, for a
+// moment. One beside requests that are out cannot be told from them: it is found
+// at a quieter time.
 func (w *Worker) stuckRequests(ctx context.Context) (map[uint64]*broker.Delivery, error) {
 	found := map[uint64]*broker.Delivery{}
 	for name := range w.served {
@@ -118,9 +120,13 @@ func (w *Worker) stuckRequests(ctx context.Context) (map[uint64]*broker.Delivery
 			if err != nil {
 				return nil, err
 			}
+			done := q.Floor
+			if q.AckPending == 0 {
+				done = q.Delivered
+			}
 			for seq := uint64(1); len(found) < sweepMost; {
 				d, err := w.conn.QueuedFrom(ctx, name, p, seq)
-				if errors.Is(err, broker.ErrNotStored) || err == nil && d.Request.Sequence > q.Floor {
+				if errors.Is(err, broker.ErrNotStored) || err == nil && d.Request.Sequence > done {
 					break
 				}
 				if err != nil {
