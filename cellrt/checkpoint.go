@@ -63,7 +63,7 @@ const valueSize = 4
 //
 // Held nodes are those of look-ahead to the rest of the scheduler: ready, in no
 // queue, and on their tenant's account as waiting but not as open. No batch
-// ahead contains a sequence at the barrier, so it is reached after the batches
+// that is formed meanwhile contains them, so the moment comes after the batches
 // that have been given out, at most Cell.LookAhead of each executor.
 type barrier struct {
 	held  nodeList

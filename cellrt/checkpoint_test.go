@@ -2,6 +2,7 @@ package cellrt_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -120,6 +121,7 @@ type keeper struct {
 	program *cellrt.Program
 	left    int
 	refuses bool // it cannot be saved
+	light   bool // it has no state
 }
 
 func (g *keeper) Start(f *cellrt.Frontier) { f.Push(cellrt.Node{Cell: g.program.Cells[0]}) }
@@ -136,6 +138,9 @@ func (g *keeper) Record() {}
 
 func (g *keeper) Save(dst []byte, spans []cellrt.Span) ([]byte, []cellrt.Span, bool) {
 	for i := range g.program.Layout.Fields() {
+		if g.light {
+			break
+		}
 		spans = append(spans, cellrt.Span{Field: cellrt.FieldID(i), To: g.program.Layout.Field(cellrt.FieldID(i)).Count})
 	}
 	return append(dst, byte(g.left)), spans, !g.refuses
@@ -204,6 +209,30 @@ func TestCheckpointsThatAreNotMade(t *testing.T) {
 	}
 }
 
+// TestLastResultHasNoOldCheckpoint lets a sequence end before the result with
+// its checkpoint was taken.
+func TestLastResultHasNoOldCheckpoint(t *testing.T) {
+	t.Parallel()
+	p := scriptProgram(t)
+	m, err := cellrt.NewModel(p, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := cellrt.NewScheduler(cellrt.SchedulerConfig{MaxRows: 1, Executors: 1})
+	s.Add(m)
+	if err := s.Submit(cellrt.NewSequence(m, &keeper{program: p, left: 2, light: true}, cellrt.SequenceOptions{CheckpointEvery: 1})); err != nil {
+		t.Fatal(err)
+	}
+	var b cellrt.Batch
+	for _, done := range []bool{false, true} {
+		s.Next(0, &b)
+		s.Complete(&b, 1)
+		if r := s.Results(); len(r) != 1 || r[0].Done != done || (r[0].Checkpoint == nil) != done {
+			t.Fatalf("results %+v", r)
+		}
+	}
+}
+
 // TestSubmitRestoresState moves a state from one slot to another and refuses
 // checkpoints that do not fit.
 func TestSubmitRestoresState(t *testing.T) {
@@ -256,5 +285,34 @@ func TestSubmitRestoresState(t *testing.T) {
 	}
 	if c := sink.checkpoints[0]; c.Nodes != 7 || !slices.Equal(c.State, slices.Concat(make([]float32, 9), values)) {
 		t.Errorf("checkpoint %+v", c)
+	}
+}
+
+// BenchmarkCheckpoints is what a step of one node costs the scheduler, with the
+// state of a small model: 5 KiB.
+func BenchmarkCheckpoints(b *testing.B) {
+	for _, every := range []int{0, 256, 1} {
+		b.Run(fmt.Sprint("every ", every), func(b *testing.B) {
+			r, err := cellrt.New(cellrt.Config{}, cpu.New(cpu.Config{}), &saver{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			p := babbler(b, 11, 5, 640)
+			m, err := r.Load(p, 1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			s := cellrt.NewScheduler(cellrt.SchedulerConfig{MaxRows: 1, Executors: 1})
+			s.Add(m)
+			if err := s.Submit(cellrt.NewSequence(m, &keeper{program: p}, cellrt.SequenceOptions{CheckpointEvery: every})); err != nil {
+				b.Fatal(err)
+			}
+			var batch cellrt.Batch
+			for b.Loop() {
+				s.Next(0, &batch)
+				s.Complete(&batch, 1)
+				s.Clear()
+			}
+		})
 	}
 }

@@ -52,6 +52,15 @@
 // independent. A slot goes to another sequence only after the last node of its
 // owner came back.
 //
+// # Checkpoints
+//
+// A sequence can report its progress every so many nodes, and once more when it
+// is suspended: a [Checkpoint] is what its graph writes down, if it is
+// [Resumable], and the entries of its slot that belong to it. It is taken under
+// the lock, at a moment without nodes in flight, and another sequence, of
+// whatever runtime, goes on from it with the same bits. Sequences without
+// checkpoints pay one comparison a row.
+//
 // # Bounds
 //
 // Live sequences are bounded by the slots of their models, ready nodes by what

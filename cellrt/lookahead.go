@@ -18,7 +18,7 @@ package cellrt
 //     follows there can take them, and what did not go becomes ready for all
 //     when the last node ahead has completed.
 //
-// A sequence at the [barrier] has no more nodes ahead than it had.
+// What a sequence at the [barrier] pushes is held there instead.
 //
 // So no node starts before those it depends on have run. The bound: a newcomer
 // waits for at most Cell.LookAhead batches of an executor. And batches ahead
@@ -79,7 +79,7 @@ func (s *Scheduler) Follow(prev, b *Batch) bool {
 // advanceAhead advances the graphs of a batch that has not run yet.
 func (s *Scheduler) advanceAhead(b *Batch) {
 	for i, q := range b.sequences {
-		if q.phase != live || q.progress.due || q.ahead > 0 && q.lane != b.executor {
+		if q.phase != live || q.ahead > 0 && q.lane != b.executor {
 			continue
 		}
 		b.ahead[i] = true

@@ -14,8 +14,8 @@ import (
 	"github.com/cellmq/cellmq/models/internal/snapshot"
 )
 
-// ErrCheckpoint: a checkpoint is not one of this request on this model, or is
-// damaged. The request has to start over.
+// ErrCheckpoint is what is wrong with a checkpoint that is not one of this
+// request on this model, or is damaged. The request has to start over.
 var ErrCheckpoint = errors.New("checkpoint cannot be used")
 
 // The reasons for [ErrCheckpoint].

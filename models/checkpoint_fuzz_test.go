@@ -82,7 +82,7 @@ func FuzzCheckpoint(f *testing.F) {
 			return
 		}
 		w := walkers[i]
-		w.t = t
+		w.tb = t
 		w.start(req, from)
 		for steps := 0; !w.ended(); steps++ {
 			if len(w.waiting) == 0 || steps > 200 {

@@ -13,7 +13,7 @@ import (
 
 // walker runs one request's graph by hand, a node at a time.
 type walker struct {
-	t        testing.TB
+	tb       testing.TB
 	states   cellrt.States
 	runner   cellrt.Runner
 	frontier cellrt.Frontier
@@ -29,13 +29,13 @@ type walker struct {
 
 const walkerSlots = 2
 
-func newWalker(t testing.TB, m *models.Model) *walker {
-	t.Helper()
+func newWalker(tb testing.TB, m *models.Model) *walker {
+	tb.Helper()
 	x, err := cpu.New(cpu.Config{}).Load(m.Program(), walkerSlots)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return &walker{t: t, states: x.(cellrt.States), runner: x.NewRunner()}
+	return &walker{tb: tb, states: x.(cellrt.States), runner: x.NewRunner()}
 }
 
 // start starts a request in the other slot, where nothing is a number but what
@@ -125,7 +125,11 @@ func TestCheckpointsOfAnyOrder(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(6, 6))
 	walkers := map[*models.Model]*walker{}
-	moves := 0
+	moves, walks := 0, 3
+	if testing.Short() {
+		walks = 1
+		t.Logf("%d walk of each request", walks)
+	}
 	for _, a := range resumables(t) {
 		w := walkers[a.model]
 		if w == nil {
@@ -137,7 +141,7 @@ func TestCheckpointsOfAnyOrder(t *testing.T) {
 			w.step(0)
 		}
 		want, nodes := w.bits(), w.nodes
-		for range 3 {
+		for range walks {
 			w.start(unfold(t, a), nil)
 			newest := rng.IntN(2) == 0 // else the oldest, or any
 			for !w.ended() {
@@ -160,7 +164,7 @@ func TestCheckpointsOfAnyOrder(t *testing.T) {
 			}
 		}
 	}
-	if moves < 300 {
+	if moves < 100*walks {
 		t.Errorf("%d moves", moves)
 	}
 }
@@ -173,12 +177,12 @@ func (w *walker) move(a question) bool {
 	}
 	for i, v := range c.State {
 		if math.IsNaN(float64(v)) {
-			w.t.Fatalf("%s %+v: value %d of a checkpoint was never computed", a.model.Name(), a.params, i)
+			w.tb.Fatalf("%s %+v: value %d of a checkpoint was never computed", a.model.Name(), a.params, i)
 		}
 	}
 	req, from, err := a.model.Restore(a.input, a.params, w.req.AppendCheckpoint(nil, c))
 	if err != nil {
-		w.t.Fatalf("%s %+v: %v", a.model.Name(), a.params, err)
+		w.tb.Fatalf("%s %+v: %v", a.model.Name(), a.params, err)
 	}
 	w.start(req, from)
 	return true

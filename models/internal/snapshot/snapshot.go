@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// ErrMalformed: the bytes are too few or too many, or a number is outside its
-// bounds.
+// ErrMalformed says that bytes are too few or too many, or that a number is
+// outside its bounds.
 var ErrMalformed = errors.New("malformed")
 
 // AppendInt appends a number that is not negative.
