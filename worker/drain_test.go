@@ -134,8 +134,9 @@ type gate struct {
 	mu      sync.Mutex
 	open    *sync.Cond
 	shut    bool
-	steps   int // that may run though it is shut
-	waiting int // steps that wait for it
+	steps   int  // that may run though it is shut
+	waiting int  // steps that wait for it
+	hung    bool // nothing is let through
 }
 
 func newGate() *gate {
@@ -147,6 +148,14 @@ func newGate() *gate {
 func (g *gate) set(shut bool) {
 	g.mu.Lock()
 	g.shut, g.steps = shut, 0
+	g.mu.Unlock()
+	g.open.Broadcast()
+}
+
+// hang stops everything, whatever is allowed.
+func (g *gate) hang(hung bool) {
+	g.mu.Lock()
+	g.hung = hung
 	g.mu.Unlock()
 	g.open.Broadcast()
 }
@@ -194,7 +203,7 @@ func (g *gate) pass() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting++
-	for g.shut && g.steps == 0 {
+	for g.hung || g.shut && g.steps == 0 {
 		g.open.Wait()
 	}
 	g.waiting--
