@@ -55,11 +55,10 @@ func between(r *rand.Rand, low, high time.Duration) time.Duration {
 // breakWorkers kills or stops a worker, one at a time.
 func (f *faults) breakWorkers(ctx context.Context, r *rand.Rand) error {
 	for {
-		wait(ctx, between(r, 2*time.Second, 5*time.Second))
-		w, what, down := f.workers[r.IntN(len(f.workers))], r.IntN(3), between(r, 0, 2*time.Second)
-		if ctx.Err() != nil {
+		if !wait(ctx, between(r, 2*time.Second, 5*time.Second)) {
 			return nil
 		}
+		w, what, down := f.workers[r.IntN(len(f.workers))], r.IntN(3), between(r, 0, 2*time.Second)
 		if err := w.alive(); err != nil {
 			return err
 		}
@@ -83,11 +82,10 @@ func (f *faults) breakWorkers(ctx context.Context, r *rand.Rand) error {
 // has recovered.
 func (f *faults) breakServers(ctx context.Context, r *rand.Rand) error {
 	for {
-		wait(ctx, between(r, 8*time.Second, 16*time.Second))
-		victim, leader, kill, down := r.IntN(f.cluster.Size()), r.IntN(2) == 0, r.IntN(3) > 0, between(r, 0, 4*time.Second)
-		if ctx.Err() != nil {
+		if !wait(ctx, between(r, 8*time.Second, 16*time.Second)) {
 			return nil
 		}
+		victim, leader, kill, down := r.IntN(f.cluster.Size()), r.IntN(2) == 0, r.IntN(3) > 0, between(r, 0, 4*time.Second)
 		recovery, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		err := f.breakServer(recovery, victim, leader, kill, down)
 		cancel()
@@ -127,8 +125,7 @@ func (f *faults) handBack(ctx context.Context, r *rand.Rand) error {
 		return err
 	}
 	models := []string{"kjv-lm", "g2p-en", "langid", "listops"}
-	for ctx.Err() == nil {
-		wait(ctx, between(r, 50*time.Millisecond, 250*time.Millisecond))
+	for wait(ctx, between(r, 50*time.Millisecond, 250*time.Millisecond)) {
 		name := models[r.IntN(len(models))] + "_" + pick(r, "high", "std", "low")
 		payload := pick(r, "-NAK", "-NAK", fmt.Sprintf(`-NAK {"delay":%d}`, between(r, time.Millisecond, 3*time.Second)))
 		if f.handBackOne(ctx, nc, js, name, payload, r) {

@@ -170,12 +170,14 @@ func (m *member) gauges(ctx context.Context) (map[string]float64, error) {
 	return sums, errors.Join(lines.Err(), answer.Body.Close())
 }
 
-// wait waits for d or the end of ctx.
-func wait(ctx context.Context, d time.Duration) {
+// wait waits for d, and reports whether ctx lasted as long.
+func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }

@@ -5,6 +5,7 @@ package chaos_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 
 	"github.com/cellmq/cellmq/broker"
@@ -31,7 +32,8 @@ func workload(seed uint64, n int) []ask {
 			Mode:     pick(r, broker.ModeStream, broker.ModeStream, broker.ModeStream, broker.ModeResume, broker.ModeFinal),
 			Encoding: pick(r, broker.MsgPack, broker.MsgPack, broker.JSON),
 		}
-		input, params := "", broker.Params{}
+		var input string
+		var params broker.Params
 		switch r.IntN(10) {
 		case 0, 1:
 			a.model, input = "langid", sentence(r)
@@ -101,7 +103,7 @@ func sentence(r *rand.Rand) string {
 // expression is a list operation written down as a tree.
 func expression(r *rand.Rand, depth int) string {
 	if depth == 0 || r.IntN(4) == 0 {
-		return fmt.Sprint(r.IntN(10))
+		return strconv.Itoa(r.IntN(10))
 	}
 	text := pick(r, "[MAX", "[MIN", "[MED")
 	for range 2 + r.IntN(3) {
