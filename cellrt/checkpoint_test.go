@@ -316,3 +316,38 @@ func BenchmarkCheckpoints(b *testing.B) {
 		})
 	}
 }
+
+// TestBarrierKeepsShares has two tenants with more work than there is compute,
+// one of them with a barrier after each node, and compares what they get.
+func TestBarrierKeepsShares(t *testing.T) {
+	t.Parallel()
+	for _, lookAhead := range []int{1, 4} {
+		w := makeWorld(t, worldOptions{maxRows: 4, slots: 24, executors: 2, lookAhead: lookAhead})
+		for i := range 24 {
+			tenant := []string{"often", "never"}[i%2]
+			w.submit(script{lengths: [3]int{100, 100, 1}, failAt: -1, tenant: tenant, every: (i + 1) % 2})
+		}
+		rows := map[string]int{}
+		for total := 0; total < 2000; {
+			for executor := range 2 {
+				if w.form(executor) {
+					for _, f := range w.rounds[executor].flights {
+						for _, s := range f.scripts {
+							rows[s.tenant]++
+							total++
+						}
+					}
+				}
+			}
+			for executor := range 2 {
+				for w.complete(executor) {
+				}
+			}
+		}
+		if share := float64(rows["often"]) / float64(rows["often"]+rows["never"]); share < 0.45 || share > 0.55 {
+			t.Errorf("look-ahead %d: a share of %.2f with checkpoints, want a half", lookAhead, share)
+		} else {
+			t.Logf("look-ahead %d: a share of %.3f with checkpoints, %d of them", lookAhead, share, w.tally.saves)
+		}
+	}
+}

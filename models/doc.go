@@ -32,5 +32,9 @@
 // with one of the wire's error codes; everything wrong with a model's files
 // ends as an error of [Load] that names the file, the field and its bound.
 //
+// A request can go on from where it was, in another process: what the runtime
+// reports as its checkpoint is written by [Request.AppendCheckpoint] and read by
+// [Model.Restore], which trusts none of it.
+//
 // A [Model] is read-only once loaded and safe for concurrent use.
 package models

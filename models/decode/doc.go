@@ -30,6 +30,13 @@
 // with additions and multiplications that no compiler fuses, so that every
 // machine draws the same token.
 //
+// # Records
+//
+// A writer that records keeps its choices, a few bytes each. Another one with
+// the same options that makes them again has the same sums, held back tokens
+// and next draw, bit for bit, and has emitted the same tokens. A search has no
+// record.
+//
 // # Beam search
 //
 // A hypothesis' score is the sum of its tokens' log-probabilities. A step takes

@@ -30,7 +30,7 @@
 // A [Graph] unfolds lazily: it keeps how far each chain has come and pushes
 // the next node of a chain when its inputs exist. It allocates when it is made,
 // and after that only for what a request asks for: the candidates of its
-// tokens, the results of a search.
+// tokens, the results of a search, the record that checkpoints need.
 //
 // A source may be several segments. Each is encoded and decoded on its own,
 // one after the other, by more nodes of the same cells; the outputs follow
