@@ -13,6 +13,10 @@ import (
 // running, and for the connection, so that it can hand back.
 const handBackWait = 5 * time.Second
 
+// hungWait is how long a stopping worker waits for a step loop after that, if
+// there are requests that could not be handed back.
+const hungWait = time.Second
+
 // drainService leaves the queue groups. Requests that had arrived are refused
 // with shutting_down.
 func (w *Worker) drainService(s *broker.Service) {

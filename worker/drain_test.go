@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -329,4 +330,40 @@ func TestHungLoopTakesNothing(t *testing.T) {
 		t.Errorf("what waited: %s of attempt %d", f.Type, f.Attempt)
 	}
 	eventually(t, "the worker is ready", func() bool { status, _ := get(t, w, "/readyz"); return status == 200 })
+}
+
+// TestDrainOfAHungLoop stops a worker whose step never returns: it ends all the
+// same, and another one serves its request.
+func TestDrainOfAHungLoop(t *testing.T) {
+	t.Parallel()
+	server, backend := newServer(t), newGate()
+	cfg := worker.DefaultConfig()
+	cfg.NatsURL, cfg.AdminAddress, cfg.Profile, cfg.Grace, cfg.AckWait = server.URL(), "", 0, 0, 1500*time.Millisecond
+	w, err := worker.New(cfg, worker.Deps{Models: []*models.Model{endless(t, "endless")}, Backend: backend})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(t.Context()) }()
+	<-w.Ready()
+	backend.set(true)
+	defer backend.set(false) // the goroutine that is left behind
+	nc := connect(t, server)
+	out := subscribe(t, nc, "infer.out.me.*")
+	publish(t, nc, "infer.req.endless.std.me", "", []byte(`{"input": [3], "max_tokens": 7}`), "Nats-Msg-Id", "request001")
+	eventually(t, "a step hangs", backend.blocks)
+	w.Drain()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, worker.ErrHung) {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the worker does not end")
+	}
+	start(t, server, worker.Deps{Models: []*models.Model{endless(t, "endless")}}, nil)
+	if f := lastFrame(t, out); f.Type != broker.FrameFinal || len(f.Tokens) != 7 || f.Attempt < 2 {
+		t.Errorf("%s of attempt %d with %d tokens", f.Type, f.Attempt, len(f.Tokens))
+	}
+	queued(t, nc, 0)
 }

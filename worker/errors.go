@@ -21,3 +21,7 @@ var (
 // ErrModel is wrapped by every failure to find, load or verify a model. The
 // worker has not served anything when Run returns it.
 var ErrModel = errors.New("model not servable")
+
+// ErrHung means that the step loop did not end: a step does not return. Its
+// goroutines are left behind, so the process should end.
+var ErrHung = errors.New("step loop does not end")

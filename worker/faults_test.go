@@ -54,26 +54,34 @@ func TestEveryRequestEndsOnce(t *testing.T) {
 	}{
 		{"calm", func(*testing.T, *faulty) {}, false},
 		{"consumer deleted", func(t *testing.T, f *faulty) {
+			t.Helper()
 			f.js(t, "$JS.API.CONSUMER.DELETE.INFER.endless_std")
 		}, false},
 		{"stores deleted", func(t *testing.T, f *faulty) {
+			t.Helper()
 			for _, s := range []string{"FINAL", "STATE", "DLQ", "OUT", "ADVISORY"} {
 				f.js(t, "$JS.API.STREAM.DELETE.INFER_"+s)
 			}
 		}, true},
-		{"server restarted", func(t *testing.T, f *faulty) { f.restart(t) }, false},
+		{"server restarted", func(t *testing.T, f *faulty) {
+			t.Helper()
+			f.restart(t)
+		}, false},
 		{"server restarted twice", func(t *testing.T, f *faulty) {
+			t.Helper()
 			f.restart(t)
 			eventually(t, "clients are back", func() bool { return f.nc.FlushTimeout(time.Second) == nil })
 			f.restart(t)
 		}, false},
 		{"loop hangs", func(t *testing.T, f *faulty) {
+			t.Helper()
 			f.gates[0].hang(true)
 			defer f.gates[0].hang(false)
 			eventually(t, "its leases run out", func() bool { status, _ := get(t, f.workers[0], "/readyz"); return status != 200 })
 			eventually(t, "the other one takes over", func() bool { f.pump(t); return len(f.seen) == faultyRequests })
 		}, false},
 		{"worker handed back", func(t *testing.T, f *faulty) {
+			t.Helper()
 			f.workers[0].stop()
 			f.workers[0].HandBack()
 		}, false},

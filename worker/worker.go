@@ -182,7 +182,7 @@ func (w *Worker) Drain() { w.leaveOnce.Do(func() { close(w.leave) }) }
 // Run serves until ctx ends or Drain is called, and then drains: it takes no more requests, lets
 // the running ones finish for the grace period, hands back the rest, and
 // returns nil. It returns an error when the worker cannot start or a part of
-// it fails. A worker runs once.
+// it fails, and [ErrHung] when the step loop does not end. A worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
 	// Work outlives ctx: what runs may finish after intake has stopped.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -190,13 +190,33 @@ func (w *Worker) Run(ctx context.Context) error {
 	group, work := errgroup.WithContext(work)
 	err := w.start(ctx, work, group)
 	stop()
-	if failed := group.Wait(); failed != nil {
+	if failed := w.end(group); failed != nil {
 		err = errors.Join(failed, err)
 	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil // stopped while it was starting
 	}
 	return err
+}
+
+// end waits for the parts. A step loop that hangs with requests that could not be
+// handed back is not waited for: whoever runs the worker has to end it, and
+// others serve the requests.
+func (w *Worker) end(group *errgroup.Group) error {
+	ended := make(chan error, 1)
+	go func() { ended <- group.Wait() }()
+	var hung <-chan time.Time
+	if w.table.count() > 0 {
+		timer := time.NewTimer(hungWait)
+		defer timer.Stop()
+		hung = timer.C
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-hung:
+		return ErrHung
+	}
 }
 
 // start brings the parts up in the order in which they need each other, serves,
