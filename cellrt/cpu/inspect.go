@@ -1,5 +1,9 @@
 package cpu
 
+import "github.com/cellmq/cellmq/cellrt"
+
+var _ cellrt.States = (*executable)(nil)
+
 // ReadState copies the state in a slot, from value number from on, into to. It
 // must not run at the same time as a batch that has the slot.
 func (x *executable) ReadState(slot int32, from int, to []float32) {
