@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -11,7 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/broker/brokertest"
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/cellrt/cpu"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/worker"
 )
@@ -297,5 +300,111 @@ func TestLetterRequest(t *testing.T) {
 	large := letterOf(m, string(slices.Repeat([]byte("x"), 3<<20)))
 	if req, err := worker.LetterRequest(t.Context(), large); err != nil || len(req.Input.Text) != 3<<20 {
 		t.Errorf("a large one: %v", err)
+	}
+}
+
+// TestReplayOfAWorkersLetter has a worker write the letter of a request that
+// makes a model overflow.
+func TestReplayOfAWorkersLetter(t *testing.T) {
+	t.Parallel()
+	spoiled := randomModel(t, "spoiled", 4, func(bias []float32) { bias[5] = 1e38; bias[6] = 1e38 })
+	for i := range spoiled.Program().Cells {
+		spoil(spoiled.Program().Cells[i])
+	}
+	server := newServer(t)
+	start(t, server, worker.Deps{Models: []*models.Model{spoiled}}, nil)
+	nc := connect(t, server)
+	out := subscribe(t, nc, "infer.out.me.*")
+	publish(t, nc, "infer.req.spoiled.std.me", "", []byte(`{"input": [3]}`), "Nats-Msg-Id", "overflow01")
+	if f := lastFrame(t, out); f.Error == nil {
+		t.Fatalf("ended with a %s", f.Type)
+	}
+	l := onlyLetter(t, server)
+	report, err := worker.Replay(t.Context(), l, []*models.Model{spoiled}, nil)
+	if err != nil || !report.Equal() || l.Code != broker.CodeNumericalError || l.Digest != report.Digest || report.Recorded == nil {
+		t.Errorf("%v, %+v of %+v", err, report, l)
+	}
+}
+
+// onlyLetter returns the one letter that there is.
+func onlyLetter(t *testing.T, server *broker.Server) *broker.Letter {
+	t.Helper()
+	letters, err := brokerConn(t, server).Letters(t.Context(), "", 0, 10)
+	if err != nil || len(letters) != 1 {
+		t.Fatalf("%d letters, %v", len(letters), err)
+	}
+	return &letters[0]
+}
+
+// deadly is the CPU, except that a step ends the process.
+type deadly struct{ cellrt.Backend }
+
+func (d deadly) Load(p *cellrt.Program, slots int) (cellrt.Executable, error) {
+	x, err := d.Backend.Load(p, slots)
+	return deadlyExecutable{x}, err
+}
+
+type deadlyExecutable struct{ cellrt.Executable }
+
+func (x deadlyExecutable) NewRunner() cellrt.Runner { return deadlyRunner{x.Executable.NewRunner()} }
+
+type deadlyRunner struct{ cellrt.Runner }
+
+func (deadlyRunner) Run(*cellrt.Cell, []cellrt.Row, []cellrt.Output) int {
+	os.Exit(deadlyExit)
+	return 0
+}
+
+const (
+	deadlyExit = 66
+	// deadlyWorker tells the test binary that it is a worker that dies, and where
+	// its server is.
+	deadlyWorker = "TEST_DEADLY_WORKER"
+)
+
+// TestReplayOfARequestWhoseWorkersDied has two worker processes die in the middle
+// of a request. The fault is in their backend: the replay shows that the request
+// is sound.
+func TestReplayOfARequestWhoseWorkersDied(t *testing.T) {
+	t.Parallel()
+	m := randomModel(t, "m", 4, nil)
+	change := func(c *worker.Config) { c.AckWait, c.MaxAttempts = time.Second, 2 }
+	if url := os.Getenv(deadlyWorker); url != "" {
+		brokertest.ExitWithTest()
+		cfg := worker.DefaultConfig()
+		cfg.NatsURL, cfg.AdminAddress, cfg.Profile = url, "", 0
+		change(&cfg)
+		w, err := worker.New(cfg, worker.Deps{Models: []*models.Model{m}, Backend: deadly{cpu.New(cpu.Config{})}})
+		if err == nil {
+			err = w.Run(t.Context())
+		}
+		t.Fatalf("the worker lives: %v", err)
+	}
+	server := newServer(t)
+	serve := worker.Deps{Models: []*models.Model{m}}
+	w := start(t, server, serve, change) // makes the streams
+	w.stop()
+	w.wait(t)
+	nc := connect(t, server)
+	out := subscribe(t, nc, "infer.out.me.*")
+	publish(t, nc, "infer.req.m.std.me", "", []byte(`{"input": [3], "max_tokens": 5}`), "Nats-Msg-Id", "survivor01")
+	for range 2 {
+		p := brokertest.Start(t, []string{deadlyWorker + "=" + server.URL()}, "-test.run=^"+t.Name()+"$")
+		select {
+		case <-p.Done():
+			if err := p.Err(); err == nil || err.Error() != fmt.Sprintf("exit status %d", deadlyExit) {
+				t.Fatalf("ended with %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("a worker does not die")
+		}
+	}
+	start(t, server, serve, change)
+	if f := lastFrame(t, out); f.Error == nil || f.Error.Code != broker.CodeAttemptsExhausted {
+		t.Fatalf("ended with a %s: %v", f.Type, f.Error)
+	}
+	report, err := worker.Replay(t.Context(), onlyLetter(t, server), serve.Models, nil)
+	if err != nil || !slices.Equal(fields(report), []string{"type"}) || len(report.Replayed.Tokens) != 5 {
+		t.Errorf("%v, %+v", err, report)
 	}
 }

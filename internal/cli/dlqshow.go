@@ -196,7 +196,9 @@ func (d *letterDetails) write(out io.Writer) error {
 	if d.frame != nil {
 		row("terminal", "%s", frameLine(d.frame))
 	}
-	row("tokens", "%s", strings.Trim(fmt.Sprint(d.Tokens), "[]"))
+	if len(d.Tokens) > 0 {
+		row("tokens", "%s", strings.Trim(fmt.Sprint(d.Tokens), "[]"))
+	}
 	if len(d.Truncated) > 0 {
 		row("left out", "%s", shown(strings.Join(d.Truncated, ", ")))
 	}
