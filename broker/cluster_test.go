@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -133,6 +134,55 @@ func TestStartInAnElection(t *testing.T) {
 	t.Cleanup(conn.NATS().Close)
 	startWorker(t, conn, []string{"echo", "other"}, 4, echo)
 	askUntilAnswered(ctx, t, c, "text", "election01")
+}
+
+// TestConnectWithoutQuorum has a worker start while one server of three runs,
+// which answers no question about streams.
+func TestConnectWithoutQuorum(t *testing.T) {
+	t.Parallel()
+	cluster := brokertest.Cluster(t, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), electionWait)
+	defer cancel()
+	for i := range cluster.Size() {
+		cluster.Kill(i)
+	}
+	if err := cluster.Restart(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	connected, waits := make(chan error, 1), make(chan struct{})
+	log := slog.New(slog.NewTextHandler(&signalWriter{says: "jetstream does not answer yet", heard: waits}, nil))
+	go func() {
+		conn, err := broker.Connect(ctx, broker.Config{URL: cluster.URL(), RetryConnect: true, Logger: log})
+		if err == nil {
+			conn.NATS().Close()
+		}
+		connected <- err
+	}()
+	select {
+	case <-waits:
+	case err := <-connected:
+		t.Fatalf("connected without a quorum: %v", err)
+	}
+	if err := cluster.Restart(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-connected; err != nil {
+		t.Error(err)
+	}
+}
+
+// signalWriter closes a channel when a text is written.
+type signalWriter struct {
+	says  string
+	heard chan struct{}
+	once  sync.Once
+}
+
+func (w *signalWriter) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), w.says) {
+		w.once.Do(func() { close(w.heard) })
+	}
+	return len(b), nil
 }
 
 // TestAllServersRestart kills every server of a cluster and starts them again.

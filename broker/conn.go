@@ -216,10 +216,7 @@ func (c *Conn) checkServer(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
-	err = c.denials.permitted(ctx, jetstream.DefaultAPIPrefix, func(ctx context.Context) error {
-		_, err := js.AccountInfo(ctx)
-		return err
-	})
+	err = c.denials.permitted(ctx, jetstream.DefaultAPIPrefix, func(ctx context.Context) error { return c.askForAccount(ctx, js) })
 	if err != nil {
 		if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) ||
 			errors.Is(err, nats.ErrNoResponders) {
@@ -232,6 +229,25 @@ func (c *Conn) checkServer(ctx context.Context) error {
 		c.cfg.MaxPayload = min(c.cfg.MaxPayload, limit)
 	}
 	return nil
+}
+
+// askForAccount asks for the JetStream account; with RetryConnect again while a
+// cluster has no leader, who alone answers.
+func (c *Conn) askForAccount(ctx context.Context, js jetstream.JetStream) error {
+	for failed := 0; ; failed++ {
+		attempt, cancel := context.WithTimeout(ctx, ensureWait)
+		_, err := js.AccountInfo(attempt)
+		cancel()
+		if err == nil || !c.cfg.RetryConnect || ctx.Err() != nil || errors.Is(err, nats.ErrNoResponders) || !c.passes(err) {
+			return err
+		}
+		if failed == 0 {
+			c.log.Warn("jetstream does not answer yet", slog.Any("error", err))
+		}
+		if pause(ctx, ensurePause) != nil {
+			return err
+		}
+	}
 }
 
 // Connected reports whether the connection is up now.
