@@ -73,7 +73,6 @@ type LimitConfig struct {
 	MaxQueuedPerClient int           `split_words:"true" desc:"Requests that one client may have waiting for one model at one priority; more are refused with quota_exceeded."`
 	MaxAttempts        int           `split_words:"true" desc:"Times a durable request may be delivered to workers; after that it ends with attempts_exhausted. Deliveries that a draining worker handed back count too."`
 	MaxQueuedAge       time.Duration `split_words:"true" desc:"How long a request may wait in the broker at most, whatever its deadline."`
-	Sweep              time.Duration `split_words:"true" desc:"How often, about, the worker looks for requests in the broker that nobody will ever get, counts them in cellmq_residue_messages, and ends those of its models."`
 }
 
 // ObserveConfig says how the worker shows itself.
@@ -109,7 +108,6 @@ func DefaultConfig() Config {
 			MaxQueuedPerClient: 4096,
 			MaxAttempts:        10,
 			MaxQueuedAge:       15 * time.Minute,
-			Sweep:              time.Minute,
 		},
 		ObserveConfig: ObserveConfig{
 			AdminAddress: "127.0.0.1:9464",
@@ -242,7 +240,6 @@ func (c LimitConfig) validate(v *violations) {
 	v.between("MAX_QUEUED_PER_CLIENT", c.MaxQueuedPerClient, 1, 1<<30)
 	v.between("MAX_ATTEMPTS", c.MaxAttempts, 1, 1<<20)
 	v.span("MAX_QUEUED_AGE", c.MaxQueuedAge, time.Second, 30*24*time.Hour)
-	v.span("SWEEP", c.Sweep, time.Second, 24*time.Hour)
 }
 
 func (c ObserveConfig) validate(v *violations) {

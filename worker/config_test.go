@@ -62,7 +62,6 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 		{"queue", func(c *worker.Config) { c.MaxQueued = 0 }, []string{"CELLMQ_MAX_QUEUED is 0"}},
 		{"quota", func(c *worker.Config) { c.MaxQueuedPerClient = 0 }, []string{"CELLMQ_MAX_QUEUED_PER_CLIENT is 0"}},
 		{"age", func(c *worker.Config) { c.MaxQueuedAge = 0 }, []string{"CELLMQ_MAX_QUEUED_AGE is 0s"}},
-		{"sweep", func(c *worker.Config) { c.Sweep = 0 }, []string{"CELLMQ_SWEEP is 0s", "1s"}},
 		{"attempts", func(c *worker.Config) { c.MaxAttempts = 0 }, []string{"CELLMQ_MAX_ATTEMPTS is 0"}},
 		{"admin", func(c *worker.Config) { c.AdminAddress = "nonsense" }, []string{"CELLMQ_ADMIN_ADDRESS is nonsense"}},
 		{"level", func(c *worker.Config) { c.LogLevel = "loud" }, []string{"CELLMQ_LOG_LEVEL", "debug, info, warn, error"}},

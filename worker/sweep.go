@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	// sweepEvery is how often each worker looks for residue, about.
+	sweepEvery = time.Minute
 	// sweepPause is between the two looks of a sweep: what is there at both is no
 	// traffic.
 	sweepPause = 5 * time.Second
@@ -29,7 +31,7 @@ func priorities() []broker.Priority {
 // none.
 func (w *Worker) sweep(ctx context.Context) {
 	for {
-		if !wait(ctx, w.cfg.Sweep/2+rand.N(w.cfg.Sweep)) {
+		if !wait(ctx, sweepEvery/2+rand.N(sweepEvery)) {
 			return
 		}
 		if err := w.sweepOnce(ctx, sweepPause); err != nil && ctx.Err() == nil {
