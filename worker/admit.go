@@ -80,7 +80,7 @@ func (w *Worker) prepare(r *run, now time.Time) *broker.Error {
 	if !req.Deadline.IsZero() && !now.Before(req.Deadline) {
 		return tooLate()
 	}
-	unfolded, err := w.unfold(s.model, req)
+	unfolded, from, err := w.restore(s.model, req, r.past)
 	if err != nil {
 		var input *models.InputError
 		if errors.As(err, &input) {
@@ -89,13 +89,21 @@ func (w *Worker) prepare(r *run, now time.Time) *broker.Error {
 		return &broker.Error{Code: broker.CodeInternal, Message: "the input could not be prepared"}
 	}
 	r.prepare(unfolded)
+	r.from = from
 	return nil
 }
 
-// unfold has the model tokenize and unfold a request. Tokenizers read hostile
-// input, so this is the one place where a panic is contained: it costs the
-// request, not the worker.
-func (w *Worker) unfold(m *models.Model, req *broker.Request) (unfolded *models.Request, err error) {
+// unfold has the model tokenize and unfold a request.
+func (w *Worker) unfold(m *models.Model, req *broker.Request) (*models.Request, error) {
+	unfolded, _, err := w.restore(m, req, nil)
+	return unfolded, err
+}
+
+// restore has the model tokenize and unfold a request, and bring it to the
+// checkpoint of an earlier attempt if there is one of that model. Tokenizers
+// read hostile input, so this is the one place where a panic is contained: it
+// costs the request, not the worker.
+func (w *Worker) restore(m *models.Model, req *broker.Request, past *broker.State) (unfolded *models.Request, from *cellrt.Checkpoint, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
@@ -103,13 +111,22 @@ func (w *Worker) unfold(m *models.Model, req *broker.Request) (unfolded *models.
 				slog.String("request_id", req.ID), slog.String("model", m.Name()), slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	return m.Unfold(modelInput(req.Input), models.Params{
+	in, params := modelInput(req.Input), models.Params{
 		RequestID: req.ID,
 		MaxTokens: req.Params.MaxTokens, Temperature: req.Params.Temperature,
 		TopK: req.Params.TopK, TopP: req.Params.TopP, Seed: req.Params.Seed, Stop: req.Params.Stop,
 		BeamWidth: req.Params.BeamWidth, NBest: req.Params.NBest, LogProbs: req.Params.LogProbs,
 		Ramps: req.Params.Ramps,
-	})
+	}
+	if past != nil && len(past.Checkpoint) > 0 && past.Digest == m.Digest() {
+		unfolded, from, err = m.Restore(in, params, past.Checkpoint)
+		if !errors.Is(err, models.ErrCheckpoint) {
+			return unfolded, from, err
+		}
+		w.log.LogAttrs(context.Background(), slog.LevelWarn, "checkpoint not used", slog.String("request_id", req.ID), slog.Any("error", err))
+	}
+	unfolded, err = m.Unfold(in, params)
+	return unfolded, nil, err
 }
 
 func modelInput(in broker.Input) models.Input {
@@ -125,10 +142,20 @@ func modelInput(in broker.Input) models.Input {
 // submit gives the run to the runtime, on its client's share of the compute. The
 // publisher learns of it first, so that accepted precedes every token.
 func (w *Worker) submit(r *run) {
-	r.seq = cellrt.NewSequence(r.served.loaded, r.unfolded.Graph, cellrt.SequenceOptions{Owner: r, Tenant: r.req.Client})
+	options := cellrt.SequenceOptions{Owner: r, Tenant: r.req.Client, From: r.from}
+	if r.req.Durable {
+		options.CheckpointEvery, options.CheckpointBytes = w.cfg.CheckpointSteps, w.cfg.CheckpointBytes
+	}
+	if r.from != nil {
+		w.metrics.restored.Inc()
+	}
+	r.seq = cellrt.NewSequence(r.served.loaded, r.unfolded.Graph, options)
 	r.admitted = time.Now()
 	w.outbox.join(r)
 	if err := w.runtime.Submit(r.seq); err != nil {
+		if errors.Is(err, cellrt.ErrCheckpoint) {
+			r.past = nil // the next attempt does without
+		}
 		w.outbox.end(r, err)
 		return
 	}
@@ -140,7 +167,11 @@ func (w *Worker) submit(r *run) {
 // stop ends a run within a step; cause decides what its client is told. The
 // first cause counts. A run that has ended by itself stays as it ended.
 func (w *Worker) stop(r *run, cause error) {
-	if w.outbox.askStop(r, cause) {
+	switch {
+	case !w.outbox.askStop(r, cause):
+	case errors.Is(cause, errHandBack):
+		w.runtime.Suspend(r.seq, cause)
+	default:
 		w.runtime.Cancel(r.seq, cause)
 	}
 }

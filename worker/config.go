@@ -64,6 +64,10 @@ type ServeConfig struct {
 	FrameInterval time.Duration `split_words:"true" desc:"Shortest time between two token frames of a request; tokens that come sooner share a frame. The first token never waits."`
 	Heartbeat     time.Duration `split_words:"true" desc:"Longest time without a frame while a request runs."`
 	Grace         time.Duration `split_words:"true" desc:"How long a draining worker lets running requests finish before it hands them back."`
+
+	CheckpointSteps int           `split_words:"true" desc:"Steps of a durable request after which its progress is stored, so that another worker goes on from there; also what a draining worker hands over. Results do not depend on it. 0: never, the request is computed from its beginning."`
+	CheckpointBytes int           `split_words:"true" desc:"Largest progress that is stored, in bytes. A request with more, a long input for example, is computed from its beginning."`
+	Sweep           time.Duration `split_words:"true" desc:"About how often the worker looks for requests that are stuck in the stream. 0: never."`
 }
 
 // LimitConfig bounds what clients can make the worker and its streams hold.
@@ -71,7 +75,7 @@ type LimitConfig struct {
 	MaxPayload         int           `split_words:"true" desc:"Largest request payload in bytes."`
 	MaxQueued          int           `split_words:"true" desc:"Requests that may wait in the broker; more are refused as busy."`
 	MaxQueuedPerClient int           `split_words:"true" desc:"Requests that one client may have waiting for one model at one priority; more are refused with quota_exceeded."`
-	MaxAttempts        int           `split_words:"true" desc:"Times a durable request may be delivered to workers; after that it ends with attempts_exhausted. Deliveries that a draining worker handed back count too."`
+	MaxAttempts        int           `split_words:"true" desc:"Times that workers may begin a durable request and not finish it; after that it ends with attempts_exhausted and a dead letter. What a draining worker hands back, or one that lost its connection, does not count."`
 	MaxQueuedAge       time.Duration `split_words:"true" desc:"How long a request may wait in the broker at most, whatever its deadline."`
 }
 
@@ -101,12 +105,16 @@ func DefaultConfig() Config {
 			FrameInterval: 20 * time.Millisecond,
 			Heartbeat:     time.Second,
 			Grace:         20 * time.Second,
+
+			CheckpointSteps: 256,
+			CheckpointBytes: cellrt.DefaultCheckpointBytes,
+			Sweep:           time.Minute,
 		},
 		LimitConfig: LimitConfig{
 			MaxPayload:         1<<20 - 64<<10,
 			MaxQueued:          20_000,
 			MaxQueuedPerClient: 4096,
-			MaxAttempts:        10,
+			MaxAttempts:        5,
 			MaxQueuedAge:       15 * time.Minute,
 		},
 		ObserveConfig: ObserveConfig{
@@ -232,13 +240,16 @@ func (c ServeConfig) validate(v *violations) {
 	v.span("FRAME_INTERVAL", c.FrameInterval, 0, time.Minute)
 	v.span("HEARTBEAT", c.Heartbeat, 10*time.Millisecond, time.Minute)
 	v.span("GRACE", c.Grace, 0, time.Hour)
+	v.between("CHECKPOINT_STEPS", c.CheckpointSteps, 0, 1<<30)
+	v.between("CHECKPOINT_BYTES", c.CheckpointBytes, 1, 64<<20)
+	v.span("SWEEP", c.Sweep, 0, 24*time.Hour)
 }
 
 func (c LimitConfig) validate(v *violations) {
 	v.between("MAX_PAYLOAD", c.MaxPayload, 256, 64<<20)
 	v.between("MAX_QUEUED", c.MaxQueued, 1, 1<<30)
 	v.between("MAX_QUEUED_PER_CLIENT", c.MaxQueuedPerClient, 1, 1<<30)
-	v.between("MAX_ATTEMPTS", c.MaxAttempts, 1, 1<<20)
+	v.between("MAX_ATTEMPTS", c.MaxAttempts, 1, 1<<16)
 	v.span("MAX_QUEUED_AGE", c.MaxQueuedAge, time.Second, 30*24*time.Hour)
 }
 

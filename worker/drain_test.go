@@ -213,11 +213,19 @@ func (g *gate) pass() {
 
 func (g *gate) Load(p *cellrt.Program, slots int) (cellrt.Executable, error) {
 	e, err := g.Backend.Load(p, slots)
-	return gatedExecutable{e, g}, err
+	if err != nil {
+		return nil, err
+	}
+	states, ok := e.(cellrt.States)
+	if !ok {
+		return nil, errors.New("the backend has no checkpoints")
+	}
+	return gatedExecutable{e, states, g}, nil
 }
 
 type gatedExecutable struct {
 	cellrt.Executable
+	cellrt.States
 	gate *gate
 }
 

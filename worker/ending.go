@@ -66,7 +66,7 @@ func (p *publisher) conclude(r *run, now time.Time) (*ending, error) {
 		return p.final(r, broker.FinishDeadline, now)
 	case errors.Is(r.err, errClientGone):
 		return p.final(r, broker.FinishClientGone, now)
-	case errors.Is(r.err, errHandBack), errors.Is(r.err, cellrt.ErrStopped):
+	case errors.Is(r.err, errHandBack), errors.Is(r.err, cellrt.ErrStopped), errors.Is(r.err, cellrt.ErrCheckpoint):
 		return p.handBack(r, handBackDelay, shuttingDown())
 	case errors.Is(r.err, cellrt.ErrNoSlot):
 		return p.handBack(r, noSlotDelay, &broker.Error{

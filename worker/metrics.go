@@ -35,6 +35,8 @@ type metrics struct {
 	fenced       prometheus.Counter
 	excused      prometheus.Counter
 	unstored     prometheus.Counter
+	checkpoints  prometheus.Counter
+	restored     prometheus.Counter
 	reconciled   prometheus.Counter
 	residue      prometheus.Gauge
 }
@@ -67,7 +69,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.records(histogram("cellmq_store_wait_seconds", "Time from a final to the server's word that it is stored.", seconds))
 	reg.MustRegister(m.requests, m.refusals, m.redeliveries, m.rows, m.step,
 		m.brokerWait, m.queueWait, m.firstToken, m.total,
-		m.storeWait, m.letters, m.fenced, m.excused, m.unstored, m.reconciled, m.residue)
+		m.storeWait, m.letters, m.fenced, m.excused, m.unstored, m.checkpoints, m.restored, m.reconciled, m.residue)
 	return m
 }
 
@@ -83,6 +85,8 @@ func (m *metrics) records(storeWait prometheus.Histogram) {
 	m.fenced = counter("cellmq_fenced_total", "Runs whose answer was not stored, since another lease had answered.")
 	m.excused = counter("cellmq_excused_attempts_total", "Attempts that ended early and do not count as failures.")
 	m.unstored = counter("cellmq_unstored_finals_total", "Terminal frames that were sent though the server refused to store them.")
+	m.checkpoints = counter("cellmq_checkpoints_stored_total", "Checkpoints of running requests sent to the store.")
+	m.restored = counter("cellmq_restored_total", "Runs that went on from a checkpoint.")
 	m.reconciled = counter("cellmq_reconciled_total", "Requests ended that the server delivered no more.")
 	m.residue = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "cellmq_residue_messages", Help: "Requests in the stream that no consumer will deliver, when this worker looked last.",

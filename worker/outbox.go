@@ -65,6 +65,9 @@ func (r *run) take(res *cellrt.Result, now time.Time) (urgent bool) {
 		r.revision++
 		urgent = urgent || r.revision == 1
 	}
+	if res.Checkpoint != nil {
+		r.checkpoint = res.Checkpoint
+	}
 	if res.Done {
 		r.ended, r.reason, r.err = true, res.Reason, res.Err
 		urgent = true
@@ -107,7 +110,7 @@ func (o *outbox) collect(dst []*run) []*run {
 	defer o.mu.Unlock()
 	for _, r := range o.dirty {
 		r.queued = false
-		r.view, r.over = r.tokens, r.ended
+		r.view, r.over, r.saved = r.tokens, r.ended, r.checkpoint
 		r.repeat, r.repeatAsked = r.repeat || r.repeatAsked, false
 		if r.word != nil {
 			r.heard, r.word = r.word, nil

@@ -129,6 +129,10 @@ func (p *publisher) serve(r *run, now time.Time) bool {
 		p.stop(r, errLeaseLost) // silent until the runtime has let go of it
 		return true
 	}
+	if r.saved != r.kept {
+		r.kept = r.saved
+		p.records.checkpoint(r)
+	}
 	if r.req.Mode == broker.ModeFinal {
 		return true
 	}

@@ -31,7 +31,7 @@ func (w *Worker) recall(ctx context.Context, r *run) {
 	}
 	switch state, err := w.conn.State(ctx, r.req.Client, r.req.ID); {
 	case err == nil && state.Request == r.req.Hash:
-		r.excused, r.recalled = state.Excused, true
+		r.excused, r.past, r.recalled = state.Excused, state, true
 	case err == nil || errors.Is(err, broker.ErrNotStored):
 		r.recalled = true
 	default:

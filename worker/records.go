@@ -75,14 +75,43 @@ func (a *archive) apologize(r *run) {
 	a.worker.tasks.begin(apologyWait, func(ctx context.Context) { _ = a.write(ctx, r, true) })
 }
 
+// checkpoint implements [records].
+func (a *archive) checkpoint(r *run) {
+	if !r.recalled && r.attempt > 1 {
+		return // what it would write over is not known
+	}
+	s := a.stateOf(r)
+	if err := a.worker.conn.SaveStateAsync(s, 0); err != nil {
+		a.worker.log.LogAttrs(context.Background(), slog.LevelDebug, "checkpoint not stored",
+			slog.String("request_id", r.req.ID), slog.Any("error", err))
+		return // the next one is further
+	}
+	a.worker.metrics.checkpoints.Inc()
+}
+
+// stateOf is what is known of a run, and where it can go on.
+func (a *archive) stateOf(r *run) *broker.State {
+	s := &broker.State{Client: r.req.Client, ID: r.req.ID, Request: r.req.Hash, Excused: r.excused}
+	switch {
+	case r.saved != nil:
+		s.Checkpoint, s.Digest = r.unfolded.AppendCheckpoint(nil, r.saved), r.served.model.Digest()
+	case r.past != nil:
+		s.Checkpoint, s.Digest = r.past.Checkpoint, r.past.Digest
+	}
+	return s
+}
+
 // write stores that one more attempt is excused. Read says that others may have
 // written to the record, for an earlier attempt or a later one.
 func (a *archive) write(ctx context.Context, r *run, read bool) error {
 	w := a.worker
-	s := &broker.State{Client: r.req.Client, ID: r.req.ID, Request: r.req.Hash, Excused: r.excused}
+	s := a.stateOf(r)
 	if read {
 		if stored, err := a.state(ctx, r); err == nil && stored.Request == r.req.Hash {
-			s = stored
+			s.Excused = stored.Excused
+			if r.saved == nil {
+				s.Checkpoint, s.Digest = stored.Checkpoint, stored.Digest
+			}
 		}
 	}
 	s.Excused++

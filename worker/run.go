@@ -37,7 +37,9 @@ type run struct {
 	expiry   *time.Timer         // ends the run at its deadline; nil without one
 	attempt  int                 // the server's number of the delivery
 	excused  int                 // earlier attempts that are nobody's failure
-	recalled bool                // excused is what is stored
+	recalled bool                // excused and past are what is stored
+	past     *broker.State       // of an earlier attempt; nil: none
+	from     *cellrt.Checkpoint  // where it goes on; nil: at its beginning
 	stored   *broker.StoredFinal // the answer that an earlier attempt gave
 
 	// Set by whoever extends leases.
@@ -56,6 +58,7 @@ type run struct {
 	stopCause   error // first cause somebody wanted it stopped for
 	repeatAsked bool  // a reader lacks what was sent
 	word        *word
+	checkpoint  *cellrt.Checkpoint // the latest
 
 	// The publisher's.
 	view    []cellrt.Token // what it has collected of tokens
@@ -66,16 +69,18 @@ type run struct {
 	joined  bool           // accepted was due
 	repeat  bool           // what was sent is to be sent again
 	text    *tokenizer.Text
-	decoded strings.Builder // text of the tokens decoded
-	ids     []int32         // ids of the tokens decoded
-	sent    mark            // how much of both the connection has taken
-	session uint64          // the connection that took it
-	last    time.Time       // of the last frame
-	end     *ending         // how it ends, once that is decided
-	heard   *word           // what it has collected of word
-	retryAt time.Time       // next try to close after a refusal
-	giveUp  time.Time       // no more tries after this; zero before the first
-	mute    error           // why it says nothing any more: taken over, or answered
+	decoded strings.Builder    // text of the tokens decoded
+	ids     []int32            // ids of the tokens decoded
+	sent    mark               // how much of both the connection has taken
+	session uint64             // the connection that took it
+	last    time.Time          // of the last frame
+	end     *ending            // how it ends, once that is decided
+	heard   *word              // what it has collected of word
+	saved   *cellrt.Checkpoint // what it has collected of checkpoint
+	kept    *cellrt.Checkpoint // the latest of these that it had stored
+	retryAt time.Time          // next try to close after a refusal
+	giveUp  time.Time          // no more tries after this; zero before the first
+	mute    error              // why it says nothing any more: taken over, or answered
 }
 
 // mark is a place in a run's output.

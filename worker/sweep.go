@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// sweepEvery is how often each worker looks for residue, about.
-	sweepEvery = time.Minute
 	// sweepPause is between the two looks of a sweep: what is there at both is no
 	// traffic.
 	sweepPause = 5 * time.Second
@@ -30,10 +28,8 @@ func priorities() []broker.Priority {
 // no consumer will deliver and of which no advisory has told: there should be
 // none.
 func (w *Worker) sweep(ctx context.Context) {
-	for {
-		if !wait(ctx, sweepEvery/2+rand.N(sweepEvery)) {
-			return
-		}
+	every := w.cfg.Sweep
+	for every > 0 && wait(ctx, every/2+rand.N(every)) {
 		if err := w.sweepOnce(ctx, sweepPause); err != nil && ctx.Err() == nil {
 			w.log.LogAttrs(ctx, slog.LevelWarn, "residue not counted", slog.Any("error", err))
 		}

@@ -24,6 +24,8 @@ type records interface {
 	excuse(r *run)
 	// apologize is excuse for an attempt whose lease is lost; nobody waits.
 	apologize(r *run)
+	// checkpoint stores where a run can go on; nobody waits.
+	checkpoint(r *run)
 	// fenced counts a run whose answer came second.
 	fenced()
 	// unstored reports a final that the server does not take.
