@@ -21,6 +21,9 @@
 //	go test ./internal/chaos -run TestChaos                                          # two minutes
 //	go test ./internal/chaos -run TestChaos -timeout 60m -chaos.full -chaos.seed 1   # 5,000 requests
 //
+// TestCancelStorm cancels a thousand requests at random moments beside fifty that
+// must not notice.
+//
 // A seed chooses the requests and the faults. The moments differ all the same,
 // since processes run as the machine lets them; a failure says its seed.
 package chaos
