@@ -12,6 +12,10 @@
 //	                         |
 //	                         v  collect
 //	                     publisher (one goroutine) --> frames, settle, credit back
+//	                         |  ^
+//	                     ask |  | what became of it, through the outbox
+//	                         v  |
+//	                       records (finals, letters, states)
 //
 // # A run
 //
@@ -20,16 +24,20 @@
 //
 //	            refused (error code)
 //	delivered ----------------------------------------------+
+//	    |       comes again: answered already, or exhausted |
+//	    |---------------------------------------------------+
 //	    |       cancelled before it came (tombstone)        |
 //	    |---------------------------------------------------+
 //	    |       draining                                    |
 //	    |---------------------------------------------------+
 //	    v                                                   |
-//	 joined ---> running ---> ended ---------------------> closed
-//	 accepted    tokens,      by itself: stop, length       terminal frame sent,
-//	             heartbeats   stopped: cancelled, deadline, lease settled, rejected
-//	                          client gone, handed back,     or released, slot's
-//	                          lease lost; or failed         credit given back
+//	 joined ---> running ---> ended ---> recorded -------> closed
+//	 accepted    tokens,        |        letter, store,     slot's credit
+//	             heartbeats     |        send, settle; or   given back
+//	                            |        excuse, release
+//	                            |
+//	               by itself: stop, length; stopped: cancelled, deadline,
+//	               client gone, handed back, lease lost; or failed
 //
 // Whoever wants a run to stop (a cancel request, its deadline, an absent
 // client, a lost lease, the end of the grace period) names a cause; the first
@@ -37,6 +45,22 @@
 // publisher closes runs, so every request has exactly one terminal frame and
 // nothing after it, whatever races. A run whose lease is lost is closed in
 // silence: it is somebody else's now.
+//
+// The end of a durable run goes in steps, see ending.go. Its terminal frame is
+// stored first, which decides between workers that both hold the request: the
+// one that comes second sends the other's. The publisher never waits for a
+// record; it asks, serves other runs, and takes the next step when the outbox
+// brings what became of it.
+//
+// # Another attempt
+//
+// A request that comes again is looked up first, in a goroutine of its own: its
+// answer is repeated; a checkpoint is where it goes on; and failures, the attempts
+// that nobody excused, are bounded. A worker excuses an attempt that it hands
+// back, and one whose lease it could not extend for want of a connection.
+//
+// What the server has stopped delivering is ended by the reconciler, from its
+// advisories, and by the sweeper, which counts what no consumer knows.
 //
 // # Output
 //
@@ -53,13 +77,13 @@
 //
 // The runtime calls the outbox with its own lock held, and the outbox's lock
 // is held for a few appends only. Nobody calls the runtime with the outbox's
-// lock held. The network is touched by the publisher's goroutine alone, so a
+// lock held. Frames are sent by the publisher's goroutine alone, so a
 // slow connection delays frames, which then carry more tokens each, and never
-// a step.
+// a step. What has to wait for the server is a task, in its own goroutine.
 //
 // # Leases and progress
 //
-// Leases are extended three times per ack wait, and only while the step loop
+// Leases are extended five times per ack wait, and only while the step loop
 // runs steps or has nothing to run. A hung loop thereby loses its leases and
 // the broker delivers the requests to another worker, which produces the same
 // frames. While it hangs, the worker has no slots to pull for and is not ready.
@@ -68,7 +92,7 @@
 //
 // When its context ends a worker leaves the queue groups and stops pulling.
 // What runs may finish for the grace period. Then the rest is handed back:
-// durable requests get a retry frame and are released with a short delay,
-// realtime ones an error shutting_down. [Worker.HandBack] ends the grace
+// durable requests get a retry frame and are released with a short delay, their
+// progress stored, realtime ones an error shutting_down. [Worker.HandBack] ends the grace
 // period early.
 package worker
