@@ -12,9 +12,12 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cellmq/cellmq/loadtest/internal/transport"
 )
 
 func main() {
+	transport.Main()
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -40,7 +43,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(args)
-	root.AddCommand(newBatching(), newAccuracy())
+	root.AddCommand(newBatching(), newAccuracy(), newTransport())
 	switch err := root.ExecuteContext(ctx); {
 	case err == nil:
 		return exitOK
