@@ -125,10 +125,11 @@ func (f *faults) handBack(ctx context.Context, r *rand.Rand) error {
 		return err
 	}
 	models := []string{"kjv-lm", "g2p-en", "langid", "listops"}
+	done := map[uint64]bool{} // each delivery counts as an attempt: once for a request
 	for wait(ctx, between(r, 50*time.Millisecond, 250*time.Millisecond)) {
 		name := models[r.IntN(len(models))] + "_" + pick(r, "high", "std", "low")
 		payload := pick(r, "-NAK", "-NAK", fmt.Sprintf(`-NAK {"delay":%d}`, between(r, time.Millisecond, 3*time.Second)))
-		if f.handBackOne(ctx, nc, js, name, payload, r) {
+		if f.handBackOne(ctx, nc, js, name, payload, r, done) {
 			f.handedBack++
 		}
 	}
@@ -137,7 +138,7 @@ func (f *faults) handBack(ctx context.Context, r *rand.Rand) error {
 
 // handBackOne hands back some delivery of a consumer. Nothing comes of it while
 // the cluster has no leader, or the delivery is settled.
-func (f *faults) handBackOne(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, name, payload string, r *rand.Rand) bool {
+func (f *faults) handBackOne(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, name, payload string, r *rand.Rand, done map[uint64]bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	consumer, err := js.Consumer(ctx, "INFER", name)
@@ -149,6 +150,10 @@ func (f *faults) handBackOne(ctx context.Context, nc *nats.Conn, js jetstream.Je
 		return false
 	}
 	sequence := info.Delivered.Stream - uint64(r.Int64N(int64(min(info.Delivered.Stream-info.AckFloor.Stream, 8))))
+	if done[sequence] {
+		return false
+	}
+	done[sequence] = true
 	subject := fmt.Sprintf("$JS.ACK.INFER.%s.1.%d.%d.%d.0", name, sequence, info.Delivered.Consumer, time.Now().UnixNano())
 	return nc.Publish(subject, []byte(payload)) == nil
 }

@@ -42,6 +42,7 @@ func newMember(t *testing.T, name, url, isa string, replicas int) *member {
 	t.Helper()
 	m := &member{name: name, url: url, dir: t.ArtifactDir(), env: []string{
 		role + "=1", "CELLMQ_PROFILE=0", "CELLMQ_REPLICAS=" + strconv.Itoa(replicas), "CELLMQ_CHECKPOINT_STEPS=64", "CELLMQ_ISA=" + isa,
+		"CELLMQ_MAX_ATTEMPTS=20", // requests are not poison here, however often their workers die
 	}}
 	t.Cleanup(func() {
 		if t.Failed() {
