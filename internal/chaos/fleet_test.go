@@ -140,7 +140,8 @@ func (m *member) alive() error {
 	}
 }
 
-// gauges are the sums of a worker's metrics by name.
+// gauges are the sums of a worker's metrics by name, and how many requests had
+// each outcome.
 func (m *member) gauges(ctx context.Context) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -157,7 +158,8 @@ func (m *member) gauges(ctx context.Context) (map[string]float64, error) {
 	lines := bufio.NewScanner(answer.Body)
 	for lines.Scan() {
 		name, value, ok := strings.Cut(lines.Text(), " ")
-		if name, _, _ = strings.Cut(name, "{"); !ok || name == "#" {
+		name, labels, _ := strings.Cut(name, "{")
+		if !ok || name == "#" {
 			continue
 		}
 		if at := strings.LastIndexByte(value, ' '); at >= 0 { // a label with a space
@@ -166,6 +168,10 @@ func (m *member) gauges(ctx context.Context) (map[string]float64, error) {
 		v, err := strconv.ParseFloat(value, 64)
 		if err == nil {
 			sums[name] += v
+		}
+		if _, outcome, ok := strings.Cut(labels, `outcome="`); ok && name == "cellmq_requests_total" {
+			outcome, _, _ = strings.Cut(outcome, `"`)
+			sums["outcome="+outcome] += v
 		}
 	}
 	return sums, errors.Join(lines.Err(), answer.Body.Close())

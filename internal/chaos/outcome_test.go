@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -43,18 +44,18 @@ func (c *sender) repeat(a *ask) {
 	_ = c.nc.PublishMsg(m) // nobody misses it
 }
 
-// read takes a stream to its end. What the outcome had before, of another
-// stream of the same request, is forgotten.
-func (o *outcome) read(s *broker.Stream, first func()) error {
+// read takes a stream to its end and shows every frame to look, if there is
+// one. What the outcome had before, of another stream of the same request, is
+// forgotten.
+func (o *outcome) read(s *broker.Stream, look func(*broker.Frame)) error {
 	o.text.Reset()
 	o.tokens, o.logProbs = nil, nil
 	for f, err := range s.Frames() {
 		if err != nil && f.Type != broker.FrameError {
 			return err
 		}
-		if first != nil {
-			first()
-			first = nil
+		if look != nil {
+			look(&f)
 		}
 		switch {
 		case f.Type.Terminal():
@@ -83,9 +84,10 @@ func (o *outcome) read(s *broker.Stream, first func()) error {
 // may have been stored without its knowing.
 func (a *ask) perform(ctx context.Context, c *sender) *outcome {
 	o := &outcome{}
-	var first func()
+	var look func(*broker.Frame)
 	if a.twice {
-		first = func() { c.repeat(a) }
+		once := sync.OnceFunc(func() { c.repeat(a) })
+		look = func(*broker.Frame) { once() }
 	}
 	pace := time.NewTicker(250 * time.Millisecond)
 	defer pace.Stop()
@@ -93,7 +95,7 @@ func (a *ask) perform(ctx context.Context, c *sender) *outcome {
 	for {
 		s, err := a.open(ctx, c.client, stored)
 		if err == nil {
-			err = o.read(s, first)
+			err = o.read(s, look)
 		}
 		var refused *broker.Error
 		isError := errors.As(err, &refused)

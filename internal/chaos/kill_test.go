@@ -1,0 +1,211 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/broker/brokertest"
+)
+
+// ackWait is the workers' default: how long a lease lasts without its worker.
+const ackWait = 10 * time.Second
+
+// taken tells who took a request.
+type taken struct {
+	ask     int
+	worker  string
+	attempt uint64
+	at      time.Time
+}
+
+// long sends n long requests and reads them; every acceptance is told to took.
+func long(ctx context.Context, t *testing.T, url string, n int, took func(taken)) []*outcome {
+	t.Helper()
+	nc, err := broker.Dial(ctx, url, "long requests", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c, err := broker.NewClient(nc, broker.ClientConfig{Name: "long"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }() // with its connection
+	out := make([]*outcome, n)
+	var all sync.WaitGroup
+	for i := range n {
+		s, err := c.Request(ctx, "kjv-lm", broker.RequestOptions{
+			ID: fmt.Sprintf("long%06d", i), Input: broker.Input{Text: "And it came to pass"}, Params: broker.Params{MaxTokens: ptr(1024)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[i] = &outcome{}
+		all.Go(func() {
+			out[i].err = out[i].read(s, func(f *broker.Frame) {
+				if f.Type == broker.FrameAccepted {
+					took(taken{i, f.Worker, f.Attempt, time.Now()})
+				}
+			})
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// TestKilledWorkerUnderLoad kills one of two workers while both are busy: what it
+// had is taken over when its leases are over, and nobody sees a seam.
+func TestKilledWorkerUnderLoad(t *testing.T) {
+	server := brokertest.Server(t)
+	workers := map[string]*member{}
+	for _, name := range []string{"first", "second"} {
+		workers[name] = newMember(t, name, server.URL(), "purego", 1)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var mu sync.Mutex
+	of := map[int]string{} // who took a request first
+	var killed string
+	var at time.Time
+	var longest time.Duration
+	got := long(ctx, t, server.URL(), 12, func(a taken) {
+		mu.Lock()
+		defer mu.Unlock()
+		if a.attempt > 1 {
+			longest = max(longest, a.at.Sub(at))
+			if of[a.ask] != killed || a.worker == killed {
+				t.Errorf("request %d of %s went to %s, %s was killed", a.ask, of[a.ask], a.worker, killed)
+			}
+			return
+		}
+		of[a.ask] = a.worker
+		if len(of) == 12 { // both are full
+			killed, at = a.worker, time.Now()
+			if err := workers[killed].kill(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	moved := 0
+	for i, o := range got {
+		if err := o.check(broker.ModeStream); err != nil {
+			t.Errorf("request %d: %v", i, err)
+		} else if diff := o.differs(got[0]); diff != "" {
+			t.Errorf("request %d: %s", i, diff)
+		}
+		if o.final.Attempt > 1 {
+			moved++
+		}
+	}
+	t.Logf("%d requests changed their worker, the last after %v", moved, longest.Round(time.Millisecond))
+	// Less than an ack wait is left of a lease; the rest is for a slot to become
+	// free, and for machines that do much else.
+	if moved == 0 || longest > 6*ackWait {
+		t.Errorf("%d requests changed their worker, the last after %v", moved, longest)
+	}
+	checkStreams(t, server.URL(), 12)
+}
+
+// TestKilledSubscriber kills a reader in the middle of its stream: the worker
+// notices that nobody listens, and stops.
+func TestKilledSubscriber(t *testing.T) {
+	server := brokertest.Server(t)
+	w := newMember(t, "worker", server.URL(), "purego", 1)
+	reader := brokertest.Start(t, []string{role + "=1"}, "request", "--nats-url", server.URL(), "--json", "--max-tokens", "1024", "kjv-lm", "And it came to pass")
+	if _, err := reader.Says(`"type":"token"`, patience); err != nil {
+		t.Fatal(err)
+	}
+	reader.Kill()
+	eventually(t, "the request leaves", func(ctx context.Context) error {
+		g, err := w.gauges(ctx)
+		if err == nil && (g["cellmq_running_requests"] != 0 || g["outcome=client_gone"] != 1) {
+			err = fmt.Errorf("%v requests run, %v clients are gone", g["cellmq_running_requests"], g["outcome=client_gone"])
+		}
+		return err
+	})
+	before, err := w.gauges(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t.Context(), 300*time.Millisecond)
+	if after, err := w.gauges(t.Context()); err != nil || after["cellmq_steps_total"] != before["cellmq_steps_total"] {
+		t.Errorf("%v steps, and then %v: %v", before["cellmq_steps_total"], after["cellmq_steps_total"], err)
+	}
+	if before["cellmq_tokens_total"] >= 1024 {
+		t.Errorf("%v tokens for a reader that was killed", before["cellmq_tokens_total"])
+	}
+}
+
+// TestTerminateAtAnyTime ends a worker in order at random moments of its life,
+// while requests wait for it: it always ends well, and every request is answered
+// once.
+func TestTerminateAtAnyTime(t *testing.T) {
+	server := brokertest.Server(t)
+	w := newMember(t, "worker", server.URL(), "", 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	rounds := 8
+	if *full {
+		rounds = 20
+	}
+	answered := make(chan struct{})
+	var got []*outcome
+	go func() {
+		defer close(answered)
+		got = long(ctx, t, server.URL(), 200, func(taken) {})
+	}()
+	r := rand.New(rand.NewPCG(*seed, 3))
+	for i := range rounds {
+		wait(ctx, between(r, 0, time.Second))
+		if err := w.terminate(i%3 == 2); err != nil {
+			t.Errorf("end %d: %v", i, err)
+		}
+		if err := errors.Join(w.start(ctx), w.speaks()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-answered
+	for i, o := range got {
+		if err := o.check(broker.ModeStream); err != nil {
+			t.Errorf("request %d: %v", i, err)
+		} else if diff := o.differs(got[0]); diff != "" {
+			t.Errorf("request %d: %s", i, diff)
+		}
+	}
+	checkStreams(t, server.URL(), 200)
+}
+
+// speaks waits until the process has set itself up so far that it logs.
+func (m *member) speaks() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, err := m.process.Says("level=", patience)
+	return err
+}
+
+// terminate sends SIGTERM, once or twice, and wants the process to end well.
+func (m *member) terminate(twice bool) error {
+	m.mu.Lock()
+	p := m.process
+	m.mu.Unlock()
+	err := p.Signal(syscall.SIGTERM)
+	if twice {
+		err = errors.Join(err, p.Signal(syscall.SIGTERM))
+	}
+	select {
+	case <-p.Done():
+		err = errors.Join(err, p.Err())
+	case <-time.After(patience):
+		err = errors.Join(err, errors.New("it does not end"))
+	}
+	return errors.Join(err, m.kill())
+}
