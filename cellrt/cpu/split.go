@@ -16,7 +16,7 @@ const (
 	partsPerSplit = 2
 	// wakeFactor is how much more work it takes to wake threads than to share
 	// with those that are awake.
-	wakeFactor = 15
+	wakeFactor = 10
 	// fewRows is how many rows take as long as one, because the time is that of
 	// the weights on their way from memory.
 	fewRows = 4
