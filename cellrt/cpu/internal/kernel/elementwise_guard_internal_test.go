@@ -47,17 +47,17 @@ func (f fence) atEnd(n int) []float32 {
 func TestRoutinesStayInBounds(t *testing.T) {
 	t.Parallel()
 	const largest = 9 * 300
-	forRoutines(t, func(t *testing.T, table *Table, c *routineCase) {
+	forRoutines(t, func(r routineTest) {
 		var fences [5]fence
 		for i := range fences {
-			fences[i] = newFence(t, 4*largest)
+			fences[i] = newFence(r.T, 4*largest)
 		}
-		for _, n := range c.testSizes(table.Width) {
+		for _, n := range r.testSizes(r.table.Width) {
 			if n > 300 {
 				break
 			}
-			c.check(t, table, n, 1, false, func(i, length int) []float32 { return fences[i].atEnd(length) })
-			c.check(t, table, n, 1, false, func(i, length int) []float32 { return fences[i].atStart(length) })
+			r.check(n, 1, false, func(i, length int) []float32 { return fences[i].atEnd(length) })
+			r.check(n, 1, false, func(i, length int) []float32 { return fences[i].atStart(length) })
 		}
 	})
 }

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // emitAttention writes the routines of attention. A sum in 16 lanes is one
 // vector with AVX-512 and two with AVX2.
@@ -128,7 +131,7 @@ func (r *routine) dotEntries(entries int, masks []string) {
 			for p := range parts {
 				address := row
 				if p > 0 {
-					address = fmt.Sprint(p*r.bytes) + row
+					address = strconv.Itoa(p*r.bytes) + row
 				}
 				if len(b.masks) == 0 {
 					r.ins("VFMADD231PS %s, %s, %s", address, x[p], sums[e*parts+p])
