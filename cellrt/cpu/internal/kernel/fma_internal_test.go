@@ -51,8 +51,12 @@ func TestFMA(t *testing.T) {
 	}{
 		{"tie to even below", ulp, 0.5, 1},
 		{"tie to even above", ulp, 0.5, 1 + ulp},
-		{"just above a tie", 0x1.000002p-12, 0x1.000002p-12, 1},
-		{"just below a tie", 0x1.fffffep-13, 0x1.000002p-12, 1},
+		{"just below a tie", 0x1.0002p-12, 0x1.fffcp-13, 1 + ulp},
+		{"just below a tie of a denormal", 0x1.0002p-75, 0x1.fffcp-76, normal/2 + least},
+		{"tie of the product, just above", 1 + ulp, 1.5, 0x1p-60},
+		{"tie of the product, just below", 1 + ulp, 1.5, -0x1p-60},
+		{"other tie of the product, just above", 1 + 3*ulp, 1.5, 0x1p-60},
+		{"other tie of the product, just below", 1 + 3*ulp, 1.5, -0x1p-60},
 		{"negative tie", -ulp, 0.5, -1},
 		{"tie seen only by the product", 1 + ulp, 1 + ulp, 0},
 		{"tie in float64, sum above it", 0x1.000002p0, 0x1.000002p-24, 0x1p30},
@@ -94,31 +98,75 @@ func TestFMA(t *testing.T) {
 	}
 }
 
+// scaled returns a value of either sign and a power of two in the range.
+func scaled(r *rand.Rand, low, high int) float32 {
+	v := math.Ldexp(1+float64(r.Uint32()&(1<<23-1))/(1<<23), low+r.IntN(high-low+1))
+	return float32(math.Copysign(v, r.Float64()-0.5))
+}
+
+// nearOne returns factors whose product differs from a power of two in no more
+// than the last 18 of 47 bits, which float64 loses beside a number 2^24 times as
+// large, and the exponent of that power.
+func nearOne(r *rand.Rand) (x, y float32, exponent int) {
+	for {
+		m := 1<<23 + r.IntN(1<<23)
+		n := (1<<47 + m/2) / m
+		if difference := m*n - 1<<47; n < 1<<24 && difference != 0 && difference < 1<<18 && difference > -1<<18 {
+			return float32(m), float32(n), 47
+		}
+	}
+}
+
+// nearTie returns a triple whose sum lies so close to half way between two
+// values of float32 that a float64 lies there: between normal values, or
+// denormal ones.
+func nearTie(r *rand.Rand, denormal bool) (x, y, z float32) {
+	x, y, exponent := nearOne(r)
+	unit := r.IntN(100) - 50
+	z = float32(1<<23+r.IntN(1<<23)) * float32(math.Ldexp(1, unit))
+	if denormal {
+		unit = -149
+		z = float32(1<<22+r.IntN(1<<22)) * 0x1p-149
+	}
+	// x*y becomes half a unit.
+	shift := unit - 1 - exponent
+	x *= float32(math.Ldexp(1, shift/2))
+	y *= float32(math.Ldexp(1, shift-shift/2))
+	if r.IntN(2) == 0 {
+		x = -x
+	}
+	if r.IntN(2) == 0 {
+		z = -z
+	}
+	return x, y, z
+}
+
 // Random patterns nearly never come near a tie or a denormal, so most of the
 // triples below are made to.
 func TestFMARandom(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 7))
-	scaled := func(low, high int) float32 {
-		v := math.Ldexp(1+float64(r.Uint32()&(1<<23-1))/(1<<23), low+r.IntN(high-low+1))
-		return float32(math.Copysign(v, r.Float64()-0.5))
-	}
-	for range 100_000 {
+	few := func(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1<<18 - 1)) }
+	for range 30_000 {
 		checkFMA(t, math.Float32frombits(r.Uint32()), math.Float32frombits(r.Uint32()), math.Float32frombits(r.Uint32()))
-		// A product of some units in the last place of z, or fractions of one.
-		z := scaled(-126, 127)
+		for _, denormal := range []bool{false, true} {
+			x, y, z := nearTie(r, denormal)
+			checkFMA(t, x, y, z)
+		}
+		// A product of some units in the last place of z, or fractions of one, and
+		// with factors of few bits, which meet ties exactly.
+		z := scaled(r, -126, 127)
 		_, exponent := math.Frexp(float64(z))
-		x := scaled(-20, 20)
+		x := scaled(r, -20, 20)
 		_, part := math.Frexp(float64(x))
-		checkFMA(t, x, scaled(exponent-part-30, exponent-part+3), z)
-		// The same with factors of few bits, which meet ties exactly.
-		few := func(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1<<18 - 1)) }
-		checkFMA(t, few(x), few(scaled(exponent-part-30, exponent-part+3)), z)
+		y := scaled(r, exponent-part-30, exponent-part+3)
+		checkFMA(t, x, y, z)
+		checkFMA(t, few(x), few(y), z)
 		// Results around the least normal number and below.
-		checkFMA(t, scaled(-80, -60), scaled(-80, -60), float32(r.IntN(1<<24)-1<<23)*0x1p-149)
-		checkFMA(t, few(scaled(-80, -70)), few(scaled(-80, -70)), float32(r.IntN(64)-32)*0x1p-149)
+		checkFMA(t, scaled(r, -80, -60), scaled(r, -80, -60), float32(r.IntN(1<<24)-1<<23)*0x1p-149)
+		checkFMA(t, few(scaled(r, -80, -70)), few(scaled(r, -80, -70)), float32(r.IntN(64)-32)*0x1p-149)
 		// Cancellation.
-		y := scaled(-20, 20)
+		y = scaled(r, -20, 20)
 		checkFMA(t, x, y, -x*y)
 	}
 }
@@ -132,31 +180,29 @@ func FuzzFMA(f *testing.F) {
 	})
 }
 
-// The columns of chains are chains of fma each.
+// The columns of chains are chains of fma each. One column ends near a tie, the
+// others hold small integers, which meet zeros and ties, or anything.
 func TestChains(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 8))
-	// Few bits and mixed magnitudes make ties and denormals common.
-	value := func() float32 {
-		v := float32(r.IntN(31)-15) * float32(math.Ldexp(1, r.IntN(4)*8-24))
-		if r.IntN(8) == 0 {
-			v *= 0x1p-80
-		}
-		return v
-	}
-	for range 20_000 {
-		const inputs, stride = 5, chainColumns + 3
+	for n := range 20_000 {
+		const inputs, stride = 3, chainColumns + 3
 		var start, got [chainColumns]float32
 		x, w := make([]float32, inputs), make([]float32, inputs*stride)
-		for i := range start {
-			start[i] = value()
-		}
 		for i := range x {
-			x[i] = value()
+			x[i] = float32(r.IntN(15) - 7)
 		}
 		for i := range w {
-			w[i] = value()
+			w[i] = float32(r.IntN(15) - 7)
 		}
+		for i := range start {
+			start[i] = scaled(r, -24, 4)
+		}
+		at := n % chainColumns
+		for k := range inputs - 1 {
+			w[k*stride+at] = 0
+		}
+		x[inputs-1], w[(inputs-1)*stride+at], start[at] = nearTie(r, n%3 == 0)
 		chains(&got, &start, x, w, stride)
 		for c := range got {
 			want := start[c]
