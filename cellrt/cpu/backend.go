@@ -25,7 +25,7 @@ type Config struct {
 	// the vector tiers (one of the portable tier counts as 50, and a batch of
 	// less than 4 rows as 4, because its weights take that long to arrive).
 	// Default 400,000, which take a core about 10 microseconds. Threads that
-	// have parked are worth waking for 10 times as much.
+	// have parked are worth waking for 15 times as much.
 	SplitWork int
 	// Spin is how long the threads of a runner stay awake after a batch.
 	// Default 100 microseconds, what it takes to wake them. A negative value

@@ -191,7 +191,7 @@ func TestSplitDecides(t *testing.T) {
 		{name: "medium, awake", work: 100, rows: 10, factor: 1, awake: true, want: true},
 		{name: "medium, after another", work: 100, rows: 10, factor: 1, recent: true, want: true},
 		{name: "large, parked", work: 100, rows: 150, factor: 1, want: true},
-		{name: "one row counts as a few", work: 10 * least / fewRows, rows: 1, factor: 1, want: true},
+		{name: "one row counts as a few", work: 15 * least / fewRows, rows: 1, factor: 1, want: true},
 		{name: "medium, but slow", work: 100, rows: 10, factor: 15, want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
