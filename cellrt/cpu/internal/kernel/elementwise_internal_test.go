@@ -281,6 +281,20 @@ func TestRoutinesDoNotAllocate(t *testing.T) {
 				t.Errorf("%s %s: %g allocations", table.Name, c.name, n)
 			}
 		}
+		v, gates := make([]float32, 13), make([]float32, 5*table.Width)
+		n := testing.AllocsPerRun(10, func() {
+			table.Tanh(v)
+			table.Add(v, v, v)
+			table.Attend(v, v, v[:1], gates[:13])
+			table.Greedy(v)
+			table.LSTM(gates, v, v, v)
+			table.GRU(gates, v, v)
+			table.TreeLeaf(gates, v, v)
+			table.TreeNode(gates, v, v, v, v)
+		})
+		if n != 0 {
+			t.Errorf("%s: %g allocations of its methods", table.Name, n)
+		}
 	}
 }
 
