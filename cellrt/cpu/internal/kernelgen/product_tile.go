@@ -25,10 +25,14 @@ func (t tile) write(u *unit) {
 	doc := fmt.Sprintf("%s advances %d rows of %d panels by k inputs. Strides are in bytes.", t.routine(), t.rows, t.panels)
 	f := u.function(t.routine(), doc, []param{
 		{"k", "int"},
-		{"x", "*float32"}, {"xStride", "int"},
-		{"w", "*" + t.goType}, {"wStride", "int"},
-		{"start", "*float32"}, {"startStride", "int"},
-		{"y", "*float32"}, {"yStride", "int"},
+		{"x", "*float32"},
+		{"xStride", "int"},
+		{"w", "*" + t.goType},
+		{"wStride", "int"},
+		{"start", "*float32"},
+		{"startStride", "int"},
+		{"y", "*float32"},
+		{"yStride", "int"},
 	}, nil)
 	t.load(f)
 	t.point(f)
