@@ -35,23 +35,27 @@ func TestTiles(t *testing.T) {
 	}
 }
 
-// everyTile runs all tiles on k inputs, in one call and in calls of two.
+// everyTile runs all tiles on k inputs, in one call and in calls of two inputs;
+// those that fetch also on more rows and panels than one tile has.
 func everyTile[T float32 | uint16](t *testing.T, table *Table, all *tiling[T], f Format, k int) {
 	t.Helper()
+	check := func(one tiling[T], rows, panels int) {
+		for _, cut := range []int{1 << 20, 2 * one.spans[0]} {
+			one.cut = cut
+			checkTile(t, table, &one, f, k, rows, panels)
+		}
+	}
 	for panels := 1; panels <= maxTilePanels; panels++ {
 		for rows := 1; rows < len(all.tiles[panels]); rows++ {
-			for _, ahead := range []bool{false, true} {
-				one := *all
-				one.spans = []int{panels}
-				if !ahead {
-					one.ahead = nil
-				}
-				for _, cut := range []int{1 << 20, 2 * panels} {
-					one.cut = cut
-					checkTile(t, table, &one, f, k, rows, panels)
-				}
-			}
+			one := *all
+			one.spans, one.ahead = []int{panels}, nil
+			check(one, rows, panels)
 		}
+	}
+	one := *all
+	one.spans = []int{1}
+	for rows := one.aheadFrom; rows < 3*len(all.tiles[1]); rows++ {
+		check(one, rows, 3)
 	}
 }
 
@@ -86,7 +90,7 @@ func checkTile[T float32 | uint16](t *testing.T, table *Table, one *tiling[T], f
 	}
 	one.product(o, rows, 0, panels)
 	if !slices.EqualFunc(o.y.Data, want.Data, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
-		t.Errorf("%v tile of %d rows and %d panels on %d inputs, cut at %d", f, rows, panels, k, one.cut)
+		t.Errorf("%v: %d rows and %d panels on %d inputs, cut at %d", f, rows, panels, k, one.cut)
 	}
 }
 
