@@ -42,7 +42,6 @@ func newModel(tb testing.TB, r *rand.Rand, s sizes) *model {
 	w := newWeights(r, s)
 	m.buildPlain(tb, w)
 	m.buildRecurrent(tb, w)
-	m.buildStores(tb, w)
 	m.buildTree(tb, w)
 	m.buildAll(tb, w)
 	m.finish(tb)
