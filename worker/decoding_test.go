@@ -48,7 +48,7 @@ func TestSeedOrID(t *testing.T) {
 func TestSearchIsProvisional(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	start(t, server, worker.Deps{}, func(c *worker.Config) { c.FrameInterval = 0 })
+	start(t, server, worker.Deps{Backend: newPaced()}, func(c *worker.Config) { c.FrameInterval = 0 })
 	nc := connect(t, server)
 	const payload = `{"input": "onomatopoeia serendipity", "beam_width": 4}`
 	frames := exchange(t, nc, "realtime", "g2p-en", "request0001", payload)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/cellrt"
-	"github.com/cellmq/cellmq/cellrt/cpu"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/worker"
 )
@@ -139,7 +138,7 @@ type gate struct {
 }
 
 func newGate() *gate {
-	g := &gate{Backend: cpu.New(cpu.Config{})}
+	g := &gate{Backend: newPaced()}
 	g.open = sync.NewCond(&g.mu)
 	return g
 }
