@@ -21,7 +21,7 @@ const (
 func testOperations(t *testing.T, open func(testing.TB) cellrt.Backend, weights cellrt.Weights) {
 	t.Helper()
 	const slots = 6
-	for _, s := range shapes() {
+	for _, s := range append(shapes(), largeShape()) {
 		r := rand.New(rand.NewPCG(1, uint64(s.hidden)))
 		l := load(t, open, r, s, slots)
 		for _, name := range l.names() {

@@ -87,7 +87,7 @@ func (m *model) buildStores(tb testing.TB, w weights) {
 func testStores(t *testing.T, open func(testing.TB) cellrt.Backend, weights cellrt.Weights) {
 	t.Helper()
 	const slots = 5
-	for _, s := range shapes() {
+	for _, s := range append(shapes(), largeShape()) {
 		r := rand.New(rand.NewPCG(9, uint64(s.hidden)))
 		m := newFields(s)
 		m.buildStores(t, newWeights(r, s))

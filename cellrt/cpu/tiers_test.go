@@ -17,7 +17,7 @@ import (
 const (
 	vocabulary = 87
 	inputs     = 37
-	hidden     = 131
+	hidden     = 67
 	positions  = 9
 )
 
@@ -103,7 +103,7 @@ func languageModel(tb testing.TB, kind string) world {
 	p := decoder(tb, kind, vocabulary, inputs, hidden)
 	return world{p, func(step func(int, func(int) [cellrt.MaxArgs]int32) []cellrt.Output) {
 		var out []cellrt.Output
-		for range 40 {
+		for range 15 {
 			out = step(0, func(row int) [cellrt.MaxArgs]int32 {
 				if out == nil {
 					return [cellrt.MaxArgs]int32{int32(row), -1}
@@ -145,7 +145,7 @@ func translator(tb testing.TB) world {
 			})
 		}
 		var out []cellrt.Output
-		for range 20 {
+		for range 8 {
 			out = step(1, func(row int) [cellrt.MaxArgs]int32 {
 				token := int32(row)
 				if out != nil {
@@ -193,7 +193,7 @@ func tree(tb testing.TB) world {
 // with the portable one.
 func TestTiersGiveTheSameBits(t *testing.T) {
 	t.Parallel()
-	const rows = 11
+	const rows = 5
 	for name, w := range map[string]world{
 		"lstm": languageModel(t, "lstm"), "gru": languageModel(t, "gru"), "translator": translator(t), "tree": tree(t),
 	} {
