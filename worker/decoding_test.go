@@ -47,9 +47,8 @@ func TestSeedOrID(t *testing.T) {
 // of ours sees it.
 func TestSearchIsProvisional(t *testing.T) {
 	t.Parallel()
-	server, backend := newServer(t), newGate()
-	start(t, server, worker.Deps{Backend: backend}, func(c *worker.Config) { c.FrameInterval = 0 })
-	backend.pace(t)
+	server := newServer(t)
+	start(t, server, worker.Deps{Backend: newPaced()}, func(c *worker.Config) { c.FrameInterval = 0 })
 	nc := connect(t, server)
 	const payload = `{"input": "onomatopoeia serendipity", "beam_width": 4}`
 	frames := exchange(t, nc, "realtime", "g2p-en", "request0001", payload)

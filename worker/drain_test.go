@@ -12,7 +12,6 @@ import (
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/cellrt"
-	"github.com/cellmq/cellmq/cellrt/cpu"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/worker"
 )
@@ -141,7 +140,7 @@ type gate struct {
 }
 
 func newGate() *gate {
-	g := &gate{Backend: cpu.New(cpu.Config{})}
+	g := &gate{Backend: newPaced()}
 	g.open = sync.NewCond(&g.mu)
 	return g
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/broker/brokertest"
+	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/cellrt/cpu"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/models/safetensors"
 	"github.com/cellmq/cellmq/models/zoo"
@@ -49,6 +52,9 @@ func start(tb testing.TB, server *broker.Server, deps worker.Deps, change func(*
 	}
 	if deps.Models == nil && raced {
 		deps.Models = []*models.Model{g2p(tb)}
+	}
+	if deps.Backend == nil && slices.ContainsFunc(deps.Models, func(m *models.Model) bool { return m.Name() == "endless" }) {
+		deps.Backend = newPaced()
 	}
 	if deps.Log == nil && testing.Verbose() {
 		deps.Log = slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -371,6 +377,31 @@ func assemble(tb testing.TB, name, config string, tensors []safetensors.Values) 
 		tb.Fatal(err)
 	}
 	return m
+}
+
+// paced is a backend whose steps take a moment at least, however fast the
+// machine is: a test can find a request running before its output has ended.
+type paced struct{ cellrt.Backend }
+
+// pace is the least time of a step.
+const pace = 100 * time.Microsecond
+
+func newPaced() paced { return paced{cpu.New(cpu.Config{})} }
+
+func (p paced) Load(program *cellrt.Program, slots int) (cellrt.Executable, error) {
+	e, err := p.Backend.Load(program, slots)
+	return pacedExecutable{e}, err
+}
+
+type pacedExecutable struct{ cellrt.Executable }
+
+func (e pacedExecutable) NewRunner() cellrt.Runner { return pacedRunner{e.Executable.NewRunner()} }
+
+type pacedRunner struct{ cellrt.Runner }
+
+func (r pacedRunner) Run(c *cellrt.Cell, rows []cellrt.Row, out []cellrt.Output) int {
+	<-time.After(pace)
+	return r.Runner.Run(c, rows, out)
 }
 
 func newServer(tb testing.TB) *broker.Server {

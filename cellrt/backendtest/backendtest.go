@@ -28,6 +28,7 @@ func Run(t *testing.T, weights cellrt.Weights, open func(testing.TB) cellrt.Back
 		return withWeights{open(tb), weights}
 	}
 	t.Run("operations", func(t *testing.T) { testOperations(t, weighted, weights) })
+	t.Run("stores", func(t *testing.T) { testStores(t, weighted, weights) })
 	t.Run("random cells", func(t *testing.T) { testRandomCells(t, weighted, weights) })
 	t.Run("batch invariance", func(t *testing.T) { testBatchInvariance(t, weighted) })
 	t.Run("threads", func(t *testing.T) { testThreads(t, weighted) })

@@ -21,7 +21,7 @@ const (
 func testOperations(t *testing.T, open func(testing.TB) cellrt.Backend, weights cellrt.Weights) {
 	t.Helper()
 	const slots = 6
-	for _, s := range shapes() {
+	for _, s := range append(shapes(), largeShape()) {
 		r := rand.New(rand.NewPCG(1, uint64(s.hidden)))
 		l := load(t, open, r, s, slots)
 		for _, name := range l.names() {
@@ -57,14 +57,10 @@ func (l loaded) compare(t *testing.T, r *rand.Rand, name string, weights cellrt.
 	}
 }
 
-// batchSizes returns the sizes of batches to compare: every one that a kernel
-// may have a way of its own for, and some that are several of those.
+// batchSizes returns the sizes of batches to compare: most of those that a
+// kernel may have a way of its own for, and some that are several of them.
 func batchSizes(most int) []int {
-	sizes := []int{23, 31, most}
-	for n := range 16 {
-		sizes = append(sizes, n+1)
-	}
-	return sizes
+	return []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 23, most}
 }
 
 // testBatchInvariance compares, bit for bit, each row of batches of 1 to 40

@@ -42,7 +42,6 @@ func newModel(tb testing.TB, r *rand.Rand, s sizes) *model {
 	w := newWeights(r, s)
 	m.buildPlain(tb, w)
 	m.buildRecurrent(tb, w)
-	m.buildStores(tb, w)
 	m.buildTree(tb, w)
 	m.buildAll(tb, w)
 	m.finish(tb)
@@ -256,6 +255,8 @@ func shapes() []sizes {
 		{input: 3, hidden: 5, positions: 4, vocabulary: 7},
 		{input: 16, hidden: 32, positions: 5, vocabulary: 33},
 		{input: 37, hidden: 41, positions: 9, vocabulary: 65},
-		{input: 65, hidden: 99, positions: 6, vocabulary: 130},
 	}
 }
+
+// largeShape returns sizes of several panels, for tests that need little of it.
+func largeShape() sizes { return sizes{input: 65, hidden: 99, positions: 6, vocabulary: 130} }

@@ -83,6 +83,24 @@ func (m *model) buildStores(tb testing.TB, w weights) {
 	build("a state nobody stores", func(b *cellrt.CellBuilder, s states) { b.Store(m.cell, cellrt.Zero, 0, s.c) })
 }
 
+// testStores compares the cells of buildStores with the reference.
+func testStores(t *testing.T, open func(testing.TB) cellrt.Backend, weights cellrt.Weights) {
+	t.Helper()
+	const slots = 5
+	for _, s := range append(shapes(), largeShape()) {
+		r := rand.New(rand.NewPCG(9, uint64(s.hidden)))
+		m := newFields(s)
+		m.buildStores(t, newWeights(r, s))
+		m.finish(t)
+		l := loadModel(t, open, m, slots)
+		l.runner.SetThreads(2)
+		defer l.runner.SetThreads(1)
+		for _, name := range m.names() {
+			t.Run(fmt.Sprintf("%s/%d", name, s.hidden), func(t *testing.T) { l.compare(t, r, name, weights, slots) })
+		}
+	}
+}
+
 // testRandomCells compares cells of random operations with the reference: few
 // fields, many loads and stores of them around recurrent operations.
 func testRandomCells(t *testing.T, open func(testing.TB) cellrt.Backend, weights cellrt.Weights) {

@@ -9,61 +9,101 @@ import (
 	"github.com/cellmq/cellmq/cellrt/cpu"
 )
 
-// BenchmarkCell measures single operations with their gathers and scatters, at
-// the sizes of a pronunciation model.
+// BenchmarkCell measures whole steps of single operations, with their gathers
+// and scatters:
+//
+//	go test -run '^$' -bench 'Cell/avx512/f32/lstm/h=512' ./cellrt/cpu
+//
+// Names are tier/weights/cell/hidden size/rows/threads. A state's width is that
+// of the input too. The cell "moves" only gathers and scatters what a step of
+// the LSTM does, and "projection" has 32,000 outputs.
 func BenchmarkCell(b *testing.B) {
-	const input, hidden, outputs = 128, 384, 87
-	r := rand.New(rand.NewPCG(1, 1))
-	matrix := func(rows, cols int) *cellrt.Matrix {
-		m := &cellrt.Matrix{Name: "m", Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
-		for i := range m.Data {
-			m.Data[i] = float32(r.NormFloat64()) * 0.1
-		}
-		return m
-	}
-	layout := &cellrt.Layout{}
-	x, h, c := layout.Add("x", 1, input), layout.Add("h", 1, hidden), layout.Add("c", 1, hidden)
-	y := layout.Add("y", 1, outputs)
-
-	lstm := cellrt.NewCell("lstm", layout, 0)
-	outH, outC := lstm.LSTM(matrix(4*hidden, input), matrix(4*hidden, hidden), make([]float32, 4*hidden),
-		lstm.Load(x, cellrt.Zero), lstm.Load(h, cellrt.Zero), lstm.Load(c, cellrt.Zero))
-	lstm.Store(h, cellrt.Zero, 0, outH)
-	lstm.Store(c, cellrt.Zero, 0, outC)
-	linear := cellrt.NewCell("linear", layout, 0)
-	linear.Store(y, cellrt.Zero, 0, linear.Linear(matrix(outputs, hidden), nil, cellrt.None, linear.Load(h, cellrt.Zero)))
-
-	for _, bench := range []struct {
-		builder *cellrt.CellBuilder
-		flop    float64 // a row
-	}{{lstm, 2 * 4 * hidden * (input + hidden)}, {linear, 2 * outputs * hidden}} {
-		cell, err := bench.builder.Build()
-		if err != nil {
-			b.Fatal(err)
-		}
-		p, err := cellrt.NewProgram("bench", layout, cell)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for _, shape := range []struct{ rows, threads int }{{1, 1}, {4, 1}, {16, 1}, {32, 1}, {4, 2}, {16, 2}, {32, 2}} {
-			n := shape.rows
-			b.Run(fmt.Sprintf("%s/rows=%d/threads=%d", cell.Name, n, shape.threads), func(b *testing.B) {
-				e, err := cpu.New(cpu.Config{}).Load(p, n)
-				if err != nil {
-					b.Fatal(err)
+	for _, tier := range cpu.Tiers() {
+		for _, weights := range []cellrt.Weights{cellrt.F32, cellrt.BF16, cellrt.Int8} {
+			b.Run(fmt.Sprintf("%s/%v", tier, weights), func(b *testing.B) {
+				for _, cell := range benchCells() {
+					for _, hidden := range []int{256, 512, 1024} {
+						b.Run(fmt.Sprintf("%s/h=%d", cell.name, hidden), func(b *testing.B) {
+							benchSteps(b, cpu.Config{ISA: tier, FoldBytes: -1}, weights, cell, hidden)
+						})
+					}
 				}
+			})
+		}
+	}
+}
+
+// benchCell makes a program of one cell and tells its floating-point
+// operations for a row.
+type benchCell struct {
+	name string
+	make func(b *cellrt.CellBuilder, r source, x, h, c cellrt.FieldID, hidden int)
+	flop func(hidden int) int
+}
+
+func benchCells() []benchCell {
+	return []benchCell{
+		{
+			name: "lstm", flop: func(n int) int { return 16 * n * n },
+			make: func(b *cellrt.CellBuilder, r source, x, h, c cellrt.FieldID, n int) {
+				outH, outC := b.LSTM(r.matrix(4*n, n), r.matrix(4*n, n), r.vector(4*n),
+					b.Load(x, cellrt.Zero), b.Load(h, cellrt.Zero), b.Load(c, cellrt.Zero))
+				b.Store(h, cellrt.Zero, 0, outH)
+				b.Store(c, cellrt.Zero, 0, outC)
+			},
+		},
+		{
+			name: "gru", flop: func(n int) int { return 12 * n * n },
+			make: func(b *cellrt.CellBuilder, r source, x, h, _ cellrt.FieldID, n int) {
+				b.Store(h, cellrt.Zero, 0, b.GRU(r.matrix(3*n, n), r.matrix(3*n, n), r.vector(3*n), r.vector(3*n),
+					b.Load(x, cellrt.Zero), b.Load(h, cellrt.Zero)))
+			},
+		},
+		{
+			name: "moves", flop: func(int) int { return 0 },
+			make: func(b *cellrt.CellBuilder, _ source, x, h, c cellrt.FieldID, _ int) {
+				b.Load(x, cellrt.Zero)
+				oldH, oldC := b.Load(h, cellrt.Zero), b.Load(c, cellrt.Zero)
+				b.Store(h, cellrt.Zero, 0, oldH)
+				b.Store(c, cellrt.Zero, 0, oldC)
+			},
+		},
+		{
+			name: "projection", flop: func(n int) int { return 2 * 32_000 * n },
+			make: func(b *cellrt.CellBuilder, r source, _, h, _ cellrt.FieldID, n int) {
+				b.Greedy(b.Linear(r.matrix(32_000, n), nil, cellrt.None, b.Load(h, cellrt.Zero)))
+			},
+		},
+	}
+}
+
+func benchSteps(b *testing.B, cfg cpu.Config, weights cellrt.Weights, bc benchCell, hidden int) {
+	b.Helper()
+	const slots = 64
+	layout := &cellrt.Layout{}
+	x, h, c := layout.Add("x", 1, hidden), layout.Add("h", 1, hidden), layout.Add("c", 1, hidden)
+	builder := cellrt.NewCell(bc.name, layout, 0)
+	bc.make(builder, source{rand.New(rand.NewPCG(1, 1))}, x, h, c, hidden)
+	p := build(b, layout, builder).WithWeights(weights)
+	e, err := cpu.New(cfg).Load(p, slots)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, n := range []int{1, 4, 16, 64} {
+		for _, threads := range []int{1, 2} {
+			b.Run(fmt.Sprintf("rows=%d/threads=%d", n, threads), func(b *testing.B) {
 				runner, rows, out := e.NewRunner(), make([]cellrt.Row, n), make([]cellrt.Output, n)
 				for i := range rows {
-					rows[i].Slot = int32(i)
+					rows[i].Slot = int32((i*37 + 11) % slots) // scattered
 				}
-				runner.SetThreads(shape.threads)
+				runner.SetThreads(threads)
 				defer runner.SetThreads(1)
-				runner.Run(cell, rows, out) // grows the scratch
+				runner.Run(p.Cells[0], rows, out) // grows the scratch
 				b.ReportAllocs()
 				for b.Loop() {
-					runner.Run(cell, rows, out)
+					runner.Run(p.Cells[0], rows, out)
 				}
-				b.ReportMetric(bench.flop*float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+				b.ReportMetric(float64(bc.flop(hidden)*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 			})
 		}
 	}

@@ -107,6 +107,7 @@ func (r *runner) Run(c *cellrt.Cell, rows []cellrt.Row, out []cellrt.Output) int
 	if b.split.shared {
 		b.team.end()
 	}
+	b.split.ended()
 	b.rows, b.out = nil, nil
 	return len(rows)
 }

@@ -34,8 +34,9 @@ type split struct {
 	least  int // work that is worth sharing
 	factor int // what a multiplication counts
 
-	shared bool      // helpers take part in this batch
-	last   time.Time // when a batch last was worth sharing
+	worth  bool      // this batch is worth sharing between threads that are awake
+	shared bool      // helpers take part in it
+	last   time.Time // when a batch ended that was worth sharing
 }
 
 func newSplit(least int, t *kernel.Table) split {
@@ -50,17 +51,21 @@ func newSplit(least int, t *kernel.Table) split {
 // of a row's work. Those that are parked are woken for a large batch, and for
 // any when batches follow each other so fast that they will stay awake.
 func (s *split) decide(work int64, rows int, t *team) {
-	s.shared = false
+	s.worth, s.shared = false, false
 	if t.threads() == 1 {
 		return
 	}
 	total := int(min(work, maxWork)) * max(rows, fewRows) * s.factor
-	if total < s.least {
-		return
+	if s.worth = total >= s.least; s.worth {
+		s.shared = total >= wakeFactor*s.least || t.awake() || time.Since(s.last) < t.spin
 	}
-	now := time.Now()
-	s.shared = total >= wakeFactor*s.least || t.awake() || now.Sub(s.last) < t.spin
-	s.last = now
+}
+
+// ended notes that the batch is done.
+func (s *split) ended() {
+	if s.worth {
+		s.last = time.Now()
+	}
 }
 
 // maxWork keeps products of it from overflowing.

@@ -35,6 +35,10 @@ type team struct {
 	state atomic.Uint64
 	_     [64]byte
 	done  atomic.Int64 // parts finished
+	// waiting is set by the caller before it waits for a value of finished, and
+	// cleared by whoever sends one or by the caller if it need not wait.
+	waiting  atomic.Bool
+	finished chan struct{}
 }
 
 // helper is a thread of a team besides the caller.
@@ -68,6 +72,9 @@ func (t *team) resize(threads int) {
 	helpers := max(0, threads-1)
 	if helpers == len(t.helpers) {
 		return
+	}
+	if t.finished == nil {
+		t.finished = make(chan struct{}, 1)
 	}
 	for _, h := range t.helpers {
 		close(h.wake)
@@ -113,9 +120,22 @@ func (t *team) do(w work, parts int) {
 	t.state.Store(call<<(2*partBits) | uint64(parts)<<partBits)
 	for t.claim(0) {
 	}
-	for i := 1; t.done.Load() < int64(parts); i++ {
-		if i%spins == 0 {
-			runtime.Gosched()
+	t.wait(int64(parts))
+}
+
+// wait returns when so many parts are done. It spins while that is a matter of
+// microseconds. A helper that still holds a part after that has lost its core,
+// perhaps to this thread, so then it gives up its own.
+func (t *team) wait(parts int64) {
+	var p patience
+	for t.done.Load() < parts {
+		if p.look(t.spin) {
+			continue
+		}
+		t.waiting.Store(true)
+		if t.done.Load() < parts || !t.waiting.CompareAndSwap(true, false) {
+			// The value may be late, of a call before this one.
+			<-t.finished
 		}
 	}
 }
@@ -131,7 +151,9 @@ func (t *team) claim(thread int) bool {
 		if t.state.CompareAndSwap(s, s+1) {
 			// The call cannot end before this part, so its work is still there.
 			t.work.part(thread, int(next), int(parts))
-			t.done.Add(1)
+			if t.done.Add(1) == int64(parts) && t.waiting.CompareAndSwap(true, false) {
+				t.finished <- struct{}{} // there is room: the caller takes each one
+			}
 			return true
 		}
 	}
@@ -166,23 +188,37 @@ func (t *team) attend(h *helper) {
 	}
 }
 
-// idle waits a while for the next batch and says whether it came. A look takes
-// a nanosecond at least, so it ends even where time stands still.
+// idle waits a while for the next batch and says whether it came.
 func (t *team) idle() bool {
-	if t.spin <= 0 {
+	var p patience
+	for !t.open.Load() {
+		if !p.look(t.spin) {
+			return false
+		}
+	}
+	return true
+}
+
+// patience is how long a thread has been spinning.
+type patience struct {
+	looks int64
+	began time.Time
+}
+
+// look counts a look and says whether there is time for another one. It lets
+// others have the core now and then. A look takes a nanosecond at least, so
+// spinning ends even where time stands still.
+func (p *patience) look(limit time.Duration) bool {
+	p.looks++
+	if p.looks%spins != 0 {
+		return true
+	}
+	if p.began.IsZero() {
+		p.began = time.Now()
+	}
+	if p.looks >= limit.Nanoseconds() || time.Since(p.began) > limit {
 		return false
 	}
-	began := time.Now()
-	for i := range t.spin.Nanoseconds() {
-		if t.open.Load() {
-			return true
-		}
-		if i%spins == spins-1 {
-			if time.Since(began) > t.spin {
-				return false
-			}
-			runtime.Gosched()
-		}
-	}
-	return false
+	runtime.Gosched()
+	return true
 }

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cellmq/cellmq/cellrt/cpu"
 )
 
 // version of the software, SemVer.
@@ -14,10 +17,11 @@ const version = "0.1.0"
 func newVersion(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version, and the instruction tiers of this machine",
 		Args:  args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(s.out, "cellmq %s%s %s %s/%s\n", version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(s.out, "cellmq %s%s %s %s/%s\ninstruction tiers: %s\n",
+				version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(cpu.Tiers(), " "))
 			return err
 		},
 	}

@@ -37,16 +37,11 @@ func best(dst []candidate, values []float32, n int) []candidate {
 // heap orders candidates so that the best can be taken one after the other.
 type heap []candidate
 
-// fill makes the heap of all tokens in h's memory.
-func (h heap) fill(values []float32) heap {
-	h = h[:0]
-	for i, v := range values {
-		h = append(h, candidate{id: int32(i), value: v})
-	}
+// build makes a heap of candidates in any order.
+func (h heap) build() {
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		h.sink(i)
 	}
-	return h
 }
 
 // pop moves the best candidate behind the heap and returns the smaller heap.
@@ -69,6 +64,51 @@ func (h heap) sink(i int) {
 			child = right
 		}
 		if !h[child].before(h[i]) {
+			return
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
+}
+
+// best returns the n best of at least n tokens, best first, in h's memory. It
+// keeps the n best so far with the worst of them on top, so that one comparison
+// settles most tokens.
+func (h heap) best(values []float32, n int) []candidate {
+	w := worst(h[:0])
+	for i, v := range values[:n] {
+		w = append(w, candidate{id: int32(i), value: v})
+	}
+	for i := n/2 - 1; i >= 0; i-- {
+		w.sink(i)
+	}
+	for i := n; i < len(values); i++ {
+		// As probable as the worst is not enough, since the id is higher.
+		if v := values[i]; v > w[0].value {
+			w[0] = candidate{id: int32(i), value: v}
+			w.sink(0)
+		}
+	}
+	for end := n - 1; end > 0; end-- {
+		w[0], w[end] = w[end], w[0]
+		w[:end].sink(0)
+	}
+	return w
+}
+
+// worst is a heap with the worst candidate on top.
+type worst []candidate
+
+func (h worst) sink(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if right := child + 1; right < len(h) && h[child].before(h[right]) {
+			child = right
+		}
+		if !h[i].before(h[child]) {
 			return
 		}
 		h[i], h[child] = h[child], h[i]

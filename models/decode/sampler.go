@@ -7,7 +7,7 @@ type sampler struct {
 	Sampling
 	sharpness float64   // 1 / temperature
 	shares    []float64 // room for every token's share of the whole distribution
-	heap      heap      // room for the vocabulary
+	heap      heap      // room for the tokens that may be kept
 	kept      []weighed // room for what top_k leaves
 }
 
@@ -69,9 +69,21 @@ func (d *sampler) share(logits []float32) float64 {
 
 // keepTopP keeps the most probable tokens that reach top_p of the whole
 // distribution, without putting all in order, and returns their mass.
+//
+// Tokens with less than an equal part of what top_p leaves out do not reach it
+// all together, so none of them is kept. They are not looked at; half of that
+// part is the bound, because sums are rounded.
 func (d *sampler) keepTopP(logits []float32) float64 {
-	enough := float64(d.TopP * d.share(logits))
-	h := d.heap.fill(logits)
+	all := d.share(logits)
+	enough := float64(d.TopP * all)
+	least := (1 - d.TopP) * all / float64(2*len(logits))
+	h := d.heap[:0]
+	for i, share := range d.shares {
+		if share >= least {
+			h = append(h, candidate{id: int32(i), value: logits[i]})
+		}
+	}
+	h.build()
 	d.kept = d.kept[:0]
 	mass := 0.0
 	for len(h) > 0 && mass < enough {
@@ -86,13 +98,11 @@ func (d *sampler) keepTopP(logits []float32) float64 {
 // keepTopK keeps the top_k most probable tokens, and of those the ones that
 // reach top_p of their mass, and returns what mass is left.
 func (d *sampler) keepTopK(logits []float32) float64 {
-	h := d.heap.fill(logits)
+	h := d.heap.best(logits, d.TopK)
 	largest := h[0].value
 	d.kept = d.kept[:0]
 	mass := 0.0
-	for len(d.kept) < d.TopK {
-		var c candidate
-		c, h = h.pop()
+	for _, c := range h {
 		w := d.weight(c.value, largest)
 		d.kept = append(d.kept, weighed{id: c.id, weight: w})
 		mass += w

@@ -151,18 +151,22 @@ func TestSamplingAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkSampler(b *testing.B) {
-	logits := make([]float32, 256)
-	for i := range logits {
-		logits[i] = float32(i*i%67) / 8
-	}
-	for _, s := range []Sampling{{Temperature: 1}, {Temperature: 1, TopK: 40}, {Temperature: 1, TopP: 0.9}} {
-		b.Run(fmt.Sprintf("%+v", s), func(b *testing.B) {
-			d := newSampler(s, len(logits))
-			step := uint64(0)
-			for b.Loop() {
-				d.choose(logits, step)
-				step++
-			}
-		})
+	for _, vocab := range []int{256, 32000} {
+		rng := rand.New(rand.NewPCG(1, 1))
+		logits := make([]float32, vocab)
+		for i := range logits {
+			logits[i] = float32(3 * rng.NormFloat64())
+		}
+		for _, s := range []Sampling{{Temperature: 1}, {Temperature: 1, TopK: 40}, {Temperature: 1, TopP: 0.9}} {
+			b.Run(fmt.Sprintf("%d/top_k=%d/top_p=%g", vocab, s.TopK, s.TopP), func(b *testing.B) {
+				d := newSampler(s, len(logits))
+				step := uint64(0)
+				b.ReportAllocs()
+				for b.Loop() {
+					d.choose(logits, step)
+					step++
+				}
+			})
+		}
 	}
 }

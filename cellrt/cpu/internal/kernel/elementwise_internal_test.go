@@ -134,9 +134,9 @@ func fill(s []float32, random *rand.Rand, edgy bool) {
 // same says whether two values are the same bits or both NaN.
 func same(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b }
 
-// check runs the case for a table and for the portable one and compares.
+// compare runs the case for a table and for the portable one and compares.
 // Place returns a slice of that length for the table to work on.
-func (c *routineCase) check(t *testing.T, table *Table, n int, seed uint64, edgy bool, place func(i, length int) []float32) {
+func (c *routineCase) compare(t *testing.T, table *Table, n int, seed uint64, edgy bool, place func(i, length int) []float32) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, uint64(n)))
 	var got, want [][]float32
@@ -177,15 +177,29 @@ func (c *routineCase) testSizes(width int) []int {
 	return sizes
 }
 
+// routineTest is a test of one routine of one table.
+type routineTest struct {
+	*testing.T
+	*routineCase
+
+	table *Table
+}
+
+// check runs the routine for one length.
+func (r routineTest) check(n int, seed uint64, edgy bool, place func(i, length int) []float32) {
+	r.Helper()
+	r.compare(r.T, r.table, n, seed, edgy, place)
+}
+
 // forRoutines runs f in a parallel test for each routine of each table in
 // assembly.
-func forRoutines(t *testing.T, f func(t *testing.T, table *Table, c *routineCase)) {
+func forRoutines(t *testing.T, f func(r routineTest)) {
 	t.Helper()
 	for _, table := range native() {
 		for _, c := range routineCases() {
 			t.Run(table.Name+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
-				f(t, table, &c)
+				f(routineTest{T: t, routineCase: &c, table: table})
 			})
 		}
 	}
@@ -193,11 +207,11 @@ func forRoutines(t *testing.T, f func(t *testing.T, table *Table, c *routineCase
 
 func TestRoutinesAreTheSameInEveryTable(t *testing.T) {
 	t.Parallel()
-	forRoutines(t, func(t *testing.T, table *Table, c *routineCase) {
+	forRoutines(t, func(r routineTest) {
 		plain := func(_, length int) []float32 { return make([]float32, length) }
-		for _, n := range c.testSizes(table.Width) {
+		for _, n := range r.testSizes(r.table.Width) {
 			for seed := range uint64(6) {
-				c.check(t, table, n, seed, seed%2 == 1, plain)
+				r.check(n, seed, seed%2 == 1, plain)
 			}
 		}
 	})
@@ -205,14 +219,14 @@ func TestRoutinesAreTheSameInEveryTable(t *testing.T) {
 
 func TestRoutinesAtEveryOffset(t *testing.T) {
 	t.Parallel()
-	forRoutines(t, func(t *testing.T, table *Table, c *routineCase) {
+	forRoutines(t, func(r routineTest) {
 		for offset := range 16 {
 			shifted := func(i, length int) []float32 {
 				from := (offset * (i + 1)) % 16
 				return make([]float32, from+length)[from:]
 			}
 			for _, n := range []int{1, 7, 13, 16, 31} {
-				c.check(t, table, min(n, table.Width), uint64(offset), false, shifted)
+				r.check(min(n, r.table.Width), uint64(offset), false, shifted)
 			}
 		}
 	})
@@ -266,6 +280,20 @@ func TestRoutinesDoNotAllocate(t *testing.T) {
 			if n := testing.AllocsPerRun(10, func() { c.run(&table.elementwise, table.Width, s) }); n != 0 {
 				t.Errorf("%s %s: %g allocations", table.Name, c.name, n)
 			}
+		}
+		v, gates := make([]float32, 13), make([]float32, 5*table.Width)
+		n := testing.AllocsPerRun(10, func() {
+			table.Tanh(v)
+			table.Add(v, v, v)
+			table.Attend(v, v, v[:1], gates[:13])
+			table.Greedy(v)
+			table.LSTM(gates, v, v, v)
+			table.GRU(gates, v, v)
+			table.TreeLeaf(gates, v, v)
+			table.TreeNode(gates, v, v, v, v)
+		})
+		if n != 0 {
+			t.Errorf("%s: %g allocations of its methods", table.Name, n)
 		}
 	}
 }

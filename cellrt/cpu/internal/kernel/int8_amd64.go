@@ -35,9 +35,11 @@ const (
 )
 
 const (
-	// callInputs bounds the inputs times the panels of a call, so that it lasts
-	// below 100 microseconds even if its weights, 512 KiB, come from memory.
-	callInputs = 16384
+	// callInputs bounds the inputs times the panels of a call, and callProducts
+	// these times its rows, so that it lasts below 100 microseconds even if its
+	// weights, 512 KiB, come from memory.
+	callInputs   = 1 << 14
+	callProducts = 1 << 17
 	// prefetchDistance is how many bytes of weights are fetched ahead.
 	prefetchDistance = 4096
 	// tileSums is the number of sums of the largest tile.
@@ -120,7 +122,7 @@ func (t *int8Tile) setRows(x *Input, y, init Rows, row, at int) {
 
 // tile computes a tile, in several calls if one would take too long.
 func (tier int8Tier) tile(t *int8Tile, rows, panels int, table *Table) {
-	if most := callInputs / panels / int(table.layout); t.groups > most {
+	if most := min(callInputs, callProducts/rows) / panels / int(table.layout); t.groups > most {
 		tier.longTile(*t, rows, panels, most, table)
 		return
 	}

@@ -169,17 +169,23 @@ func TestInt8NotFinite(t *testing.T) {
 	})
 }
 
-// A vector too small for a scale counts as zero: its results are what they
-// start from.
+// A vector whose largest magnitude is below 2^-100 counts as zero.
 func TestInt8Tiny(t *testing.T) {
 	t.Parallel()
 	everyTable(t, func(t *testing.T, _, table *kernel.Table) {
 		t.Helper()
-		p := random(3, 35, 20, 8)
-		for i := range p.x {
-			p.x[i] *= 0x1p-110
+		for exponent, zero := range map[int]bool{-102: true, -101: true, -100: false, -149: true} {
+			p := random(3, 35, 20, 8)
+			clear(p.start)
+			for i := range p.x {
+				p.x[i] = float32(math.Ldexp(1, exponent))
+			}
+			for i, v := range p.compute(t, table, kernel.Int8, call{}) {
+				if (v == 0) != zero {
+					t.Errorf("all inputs 2^%d: row %d output %d is %v", exponent, i/p.n, i%p.n, v)
+				}
+			}
 		}
-		p.same(t, p.compute(t, table, kernel.Int8, call{}), p.start)
 	})
 }
 

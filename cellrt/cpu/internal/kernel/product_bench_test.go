@@ -80,6 +80,7 @@ func cheap(v []float32) {
 }
 
 func benchProduct(b *testing.B, table *kernel.Table, m *kernel.Matrix, rows, n, threads int, peak float64) {
+	b.Helper()
 	width := len(m.Panels) * table.Width
 	// Rows a power of two apart would share few lines of the first cache.
 	x := kernel.Rows{Data: make([]float32, rows*(m.K+16)), Stride: m.K + 16}

@@ -62,17 +62,17 @@ func tileBF16AVX2x1x4(k int, x *float32, xStride int, w *uint16, wStride int, st
 // tileBF16AVX2x4x1Ahead advances 4 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileBF16AVX2x4x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
+func tileBF16AVX2x4x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
 
 // tileBF16AVX2x5x1Ahead advances 5 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileBF16AVX2x5x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
+func tileBF16AVX2x5x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
 
 // tileBF16AVX2x6x1Ahead advances 6 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileBF16AVX2x6x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
+func tileBF16AVX2x6x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
 
 // fillBF16AVX2 sets the tiles of AVX2.
 func fillBF16AVX2(t *tiling[uint16]) {
@@ -80,5 +80,5 @@ func fillBF16AVX2(t *tiling[uint16]) {
 	t.tiles[2] = []tile[uint16]{nil, tileBF16AVX2x1x2, tileBF16AVX2x2x2}
 	t.tiles[3] = []tile[uint16]{nil, tileBF16AVX2x1x3, tileBF16AVX2x2x3}
 	t.tiles[4] = []tile[uint16]{nil, tileBF16AVX2x1x4}
-	t.ahead, t.aheadFrom = []tile[uint16]{tileBF16AVX2x4x1Ahead, tileBF16AVX2x5x1Ahead, tileBF16AVX2x6x1Ahead}, 4
+	t.ahead, t.aheadFrom = []aheadTile[uint16]{tileBF16AVX2x4x1Ahead, tileBF16AVX2x5x1Ahead, tileBF16AVX2x6x1Ahead}, 4
 }

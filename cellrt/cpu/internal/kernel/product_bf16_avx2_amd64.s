@@ -1806,8 +1806,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func tileBF16AVX2x4x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-TEXT ·tileBF16AVX2x4x1Ahead(SB), NOSPLIT, $0-72
+// func tileBF16AVX2x4x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+TEXT ·tileBF16AVX2x4x1Ahead(SB), NOSPLIT, $0-88
 	MOVQ start+40(FP), DI
 	MOVQ startStride+48(FP), DX
 	VMOVUPS 0(DI), Y0
@@ -1826,13 +1826,15 @@ TEXT ·tileBF16AVX2x4x1Ahead(SB), NOSPLIT, $0-72
 	MOVQ xStride+16(FP), DX
 	LEAQ (DX)(DX*2), BX
 	MOVQ w+24(FP), SI
+	MOVQ even+72(FP), DI
+	MOVQ odd+80(FP), R11
 	VPCMPEQD Y15, Y15, Y15
 	VPSLLD $16, Y15, Y15
 	SUBQ $4, CX
 	JLT rest
 	PCALIGN $32
 loop:
-	PREFETCHT0 16384(SI)
+	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y8
 	VPSLLD $16, Y8, Y8
 	VMOVDQU 32(SI), Y9
@@ -1863,7 +1865,7 @@ loop:
 	VBROADCASTSS 4(AX)(BX*1), Y13
 	VFMADD231PS Y8, Y13, Y6
 	VFMADD231PS Y9, Y13, Y7
-	PREFETCHT0 16448(SI)
+	PREFETCHT0 64(SI)(R11*1)
 	VMOVDQU 64(SI), Y8
 	VPSLLD $16, Y8, Y8
 	VMOVDQU 96(SI), Y9
@@ -1902,7 +1904,7 @@ rest:
 	ADDQ $4, CX
 	SUBQ $2, CX
 	JLT odd
-	PREFETCHT0 16384(SI)
+	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y8
 	VPSLLD $16, Y8, Y8
 	VMOVDQU 32(SI), Y9
@@ -1939,7 +1941,7 @@ rest:
 odd:
 	TESTQ $1, CX
 	JZ done
-	PREFETCHT0 16384(SI)
+	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y8
 	VPSLLD $16, Y8, Y8
 	VMOVDQU 32(SI), Y9
@@ -1973,8 +1975,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func tileBF16AVX2x5x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-TEXT ·tileBF16AVX2x5x1Ahead(SB), NOSPLIT, $0-72
+// func tileBF16AVX2x5x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+TEXT ·tileBF16AVX2x5x1Ahead(SB), NOSPLIT, $0-88
 	MOVQ start+40(FP), DI
 	MOVQ startStride+48(FP), DX
 	VMOVUPS 0(DI), Y0
@@ -1997,13 +1999,15 @@ TEXT ·tileBF16AVX2x5x1Ahead(SB), NOSPLIT, $0-72
 	LEAQ (DX)(DX*2), BX
 	LEAQ (AX)(DX*4), R8
 	MOVQ w+24(FP), SI
+	MOVQ even+72(FP), DI
+	MOVQ odd+80(FP), R11
 	VPCMPEQD Y15, Y15, Y15
 	VPSLLD $16, Y15, Y15
 	SUBQ $4, CX
 	JLT rest
 	PCALIGN $32
 loop:
-	PREFETCHT0 16384(SI)
+	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y10
 	VPSLLD $16, Y10, Y10
 	VMOVDQU 32(SI), Y11
@@ -2040,7 +2044,7 @@ loop:
 	VBROADCASTSS 4(R8), Y13
 	VFMADD231PS Y10, Y13, Y8
 	VFMADD231PS Y11, Y13, Y9
-	PREFETCHT0 16448(SI)
+	PREFETCHT0 64(SI)(R11*1)
 	VMOVDQU 64(SI), Y10
 	VPSLLD $16, Y10, Y10
 	VMOVDQU 96(SI), Y11
@@ -2086,7 +2090,7 @@ rest:
 	ADDQ $4, CX
 	SUBQ $2, CX
 	JLT odd
-	PREFETCHT0 16384(SI)
+	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y10
 	VPSLLD $16, Y10, Y10
 	VMOVDQU 32(SI), Y11
@@ -2130,7 +2134,7 @@ rest:
 odd:
 	TESTQ $1, CX
 	JZ done
-	PREFETCHT0 16384(SI)
+	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y10
 	VPSLLD $16, Y10, Y10
 	VMOVDQU 32(SI), Y11
@@ -2170,8 +2174,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func tileBF16AVX2x6x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int)
-TEXT ·tileBF16AVX2x6x1Ahead(SB), NOSPLIT, $0-72
+// func tileBF16AVX2x6x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+TEXT ·tileBF16AVX2x6x1Ahead(SB), NOSPLIT, $0-88
 	MOVQ start+40(FP), DI
 	MOVQ startStride+48(FP), DX
 	VMOVUPS 0(DI), Y0
@@ -2197,13 +2201,15 @@ TEXT ·tileBF16AVX2x6x1Ahead(SB), NOSPLIT, $0-72
 	LEAQ (DX)(DX*2), BX
 	LEAQ (AX)(DX*4), R8
 	MOVQ w+24(FP), SI
+	MOVQ even+72(FP), DI
+	MOVQ odd+80(FP), R11
 	VPCMPEQD Y15, Y15, Y15
 	VPSLLD $16, Y15, Y15
 	SUBQ $4, CX
 	JLT rest
 	PCALIGN $32
 loop:
-	PREFETCHT0 16384(SI)
+	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y12
 	VPSLLD $16, Y12, Y12
 	VMOVDQU 32(SI), Y13
@@ -2246,7 +2252,7 @@ loop:
 	VBROADCASTSS 4(R8)(DX*1), Y14
 	VFMADD231PS Y12, Y14, Y10
 	VFMADD231PS Y13, Y14, Y11
-	PREFETCHT0 16448(SI)
+	PREFETCHT0 64(SI)(R11*1)
 	VMOVDQU 64(SI), Y12
 	VPSLLD $16, Y12, Y12
 	VMOVDQU 96(SI), Y13
@@ -2298,7 +2304,7 @@ rest:
 	ADDQ $4, CX
 	SUBQ $2, CX
 	JLT odd
-	PREFETCHT0 16384(SI)
+	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y12
 	VPSLLD $16, Y12, Y12
 	VMOVDQU 32(SI), Y13
@@ -2348,7 +2354,7 @@ rest:
 odd:
 	TESTQ $1, CX
 	JZ done
-	PREFETCHT0 16384(SI)
+	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y12
 	VPSLLD $16, Y12, Y12
 	VMOVDQU 32(SI), Y13

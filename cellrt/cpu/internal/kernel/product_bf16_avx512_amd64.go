@@ -105,5 +105,5 @@ func fillBF16AVX512(t *tiling[uint16]) {
 	t.tiles[2] = []tile[uint16]{nil, tileBF16AVX512x1x2, tileBF16AVX512x2x2, tileBF16AVX512x3x2, tileBF16AVX512x4x2, tileBF16AVX512x5x2, tileBF16AVX512x6x2}
 	t.tiles[3] = []tile[uint16]{nil, tileBF16AVX512x1x3, tileBF16AVX512x2x3, tileBF16AVX512x3x3, tileBF16AVX512x4x3}
 	t.tiles[4] = []tile[uint16]{nil, tileBF16AVX512x1x4, tileBF16AVX512x2x4, tileBF16AVX512x3x4}
-	t.ahead, t.aheadFrom = []tile[uint16]{}, 7
+	t.ahead, t.aheadFrom = []aheadTile[uint16]{}, 7
 }

@@ -51,8 +51,8 @@ func (p product) panels(table *kernel.Table) []kernel.Panel {
 }
 
 // compute returns the rows*n results of a table.
-func (p product) compute(t testing.TB, table *kernel.Table, f kernel.Format, c call) []float32 {
-	t.Helper()
+func (p product) compute(tb testing.TB, table *kernel.Table, f kernel.Format, c call) []float32 {
+	tb.Helper()
 	panels := p.panels(table)
 	width := len(panels) * table.Width
 	y := padded(p.rows, width, c.padY)
@@ -84,7 +84,7 @@ func (p product) compute(t testing.TB, table *kernel.Table, f kernel.Format, c c
 	for r := range p.rows - 1 {
 		for i, v := range y.Row(r, y.Stride)[width:] {
 			if v != canary {
-				t.Fatalf("row %d: wrote %d columns after the last", r, i+1)
+				tb.Fatalf("row %d: wrote %d columns after the last", r, i+1)
 			}
 		}
 	}
@@ -149,14 +149,14 @@ func (p product) collect(y kernel.Rows, panels []kernel.Panel, width int) []floa
 }
 
 // same fails unless the bits are the same; a NaN is like any other.
-func (p product) same(t testing.TB, got, want []float32) {
-	t.Helper()
+func (p product) same(tb testing.TB, got, want []float32) {
+	tb.Helper()
 	for i := range want {
 		if got[i] != got[i] && want[i] != want[i] {
 			continue
 		}
 		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-			t.Fatalf("%d rows, %d outputs, %d inputs: row %d output %d is %x, want %x", p.rows, p.n, p.k, i/p.n, i%p.n, got[i], want[i])
+			tb.Fatalf("%d rows, %d outputs, %d inputs: row %d output %d is %x, want %x", p.rows, p.n, p.k, i/p.n, i%p.n, got[i], want[i])
 		}
 	}
 }

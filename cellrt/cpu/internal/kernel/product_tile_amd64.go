@@ -16,16 +16,22 @@ const maxTilePanels = 4
 // to the next. start may be y.
 type tile[T float32 | uint16] func(k int, x *float32, xStride int, w *T, wStride int, start *float32, startStride int, y *float32, yStride int)
 
+// aheadTile is a tile of one panel that also fetches weights into the cache:
+// while it reads a line of them, the one that lies even or odd bytes further, by
+// the line's number in the call.
+type aheadTile[T float32 | uint16] func(k int, x *float32, xStride int, w *T, wStride int, start *float32, startStride int, y *float32, yStride, even, odd int)
+
 // tiling is the tiles of a tier for one format of weights, and how a product
 // is divided among them.
 type tiling[T float32 | uint16] struct {
 	// tiles has the tiles by panels and rows.
 	tiles [maxTilePanels + 1][]tile[T]
-	// ahead has tiles of one panel for aheadFrom rows and more that fetch weights
-	// into the cache long before their use. They are for the first rows of a
-	// panel.
-	ahead     []tile[T]
+	// ahead has those of one panel for aheadFrom rows and more that fetch weights
+	// into the cache long before their use.
+	ahead     []aheadTile[T]
 	aheadFrom int
+	// fetchFrom is how many bytes a matrix has at least for them.
+	fetchFrom int
 	// spans is how many panels to take at once at most, by rows. The last one is
 	// for all higher numbers.
 	spans []int
@@ -47,17 +53,19 @@ type operands[T float32 | uint16] struct {
 
 // product computes panels first to last-1 of the first rows rows.
 func (t *tiling[T]) product(o *operands[T], rows, first, last int) {
+	var weight T
+	fetches := len(o.w)*int(unsafe.Sizeof(weight)) >= t.fetchFrom
 	span := t.spans[min(rows, len(t.spans)-1)]
 	for p := first; p < last; {
 		panels := share(last-p, span)
 		most := len(t.tiles[panels]) - 1
-		for r := 0; r < rows; {
+		for r, turn := 0, 0; r < rows; turn++ {
 			count := share(rows-r, most)
-			f := t.tiles[panels][count]
-			if ahead := count - t.aheadFrom; r == 0 && panels == 1 && ahead >= 0 && ahead < len(t.ahead) {
-				f = t.ahead[ahead]
+			b := part[T]{r: r, p: p, panels: panels, column: (p - first) * o.width, tile: t.tiles[panels][count]}
+			if i := count - t.aheadFrom; fetches && panels == 1 && i >= 0 && i < len(t.ahead) {
+				b.fetch(t.ahead[i], o, turn, count == rows, p == first)
 			}
-			t.block(o, f, r, p, panels, (p-first)*o.width)
+			t.run(o, &b)
 			r += count
 		}
 		p += panels
@@ -71,18 +79,68 @@ func share(n, most int) int {
 	return (n + parts - 1) / parts
 }
 
-// block runs f over all inputs for the rows from r on and the panels from p on,
-// whose outputs start at column.
-func (t *tiling[T]) block(o *operands[T], f tile[T], r, p, panels, column int) {
+// part is what one tile computes of a product: the rows from r on and the panels
+// from p on, whose outputs start at column.
+type part[T float32 | uint16] struct {
+	r, p, panels, column int
+	tile                 tile[T]
+	// ahead, if not nil, takes the place of tile.
+	ahead     aheadTile[T]
+	even, odd int
+}
+
+const (
+	// fetchFrom is the size of the smallest matrix whose weights are fetched:
+	// smaller ones stay in a cache near enough.
+	fetchFrom = 4 << 20
+	// fetchNear is how far ahead a panel's weights are fetched while it is read:
+	// far enough for the latency of memory, and not so far that they leave the
+	// cache again.
+	fetchNear = 16 << 10
+	// fetchPanel is the size of the largest panel that is fetched as a whole while
+	// the one before is in use: small beside the second level of cache.
+	fetchPanel = 128 << 10
+)
+
+// fetch lets f fetch weights where that helps. If one tile takes all rows, it
+// fetches what it needs soon, since it reads memory all the time. Otherwise the
+// first two tiles of a panel fetch the next panel, each every other line, so
+// that memory works while later tiles only read the cache. The first panel and
+// large ones are fetched by their own first tile. Lines after the last panel are
+// fetched in vain, which does no harm.
+func (b *part[T]) fetch(f aheadTile[T], o *operands[T], turn int, all, first bool) {
+	var weight T
+	size := o.panel * int(unsafe.Sizeof(weight))
+	near := all || first || size > fetchPanel
+	switch {
+	case turn == 0 && near:
+		b.ahead, b.even, b.odd = f, fetchNear, fetchNear
+	case turn > 1 || size > fetchPanel:
+	case turn == 0:
+		b.ahead, b.even, b.odd = f, size, size-cacheLine
+	case first:
+		b.ahead, b.even, b.odd = f, size, size
+	default:
+		b.ahead, b.even, b.odd = f, size+cacheLine, size
+	}
+}
+
+// run runs the part's tile over all inputs.
+func (t *tiling[T]) run(o *operands[T], b *part[T]) {
 	const size = int(unsafe.Sizeof(float32(0)))
 	var weight T
 	wStride := o.panel * int(unsafe.Sizeof(weight))
-	x := o.x.Data[r*o.x.Stride:]
-	y := &o.y.Data[r*o.y.Stride+column]
-	start, startStride := &o.start.Data[r*o.start.Stride+column], o.start.Stride
+	x := o.x.Data[b.r*o.x.Stride:]
+	y := &o.y.Data[b.r*o.y.Stride+b.column]
+	start, startStride := &o.start.Data[b.r*o.start.Stride+b.column], o.start.Stride
 	for k := 0; k < o.k; {
-		count := min(o.k-k, t.cut/panels&^1)
-		f(count, &x[k], o.x.Stride*size, &o.w[p*o.panel+k*o.width], wStride, start, startStride*size, y, o.y.Stride*size)
+		count := min(o.k-k, t.cut/b.panels&^1)
+		w := &o.w[b.p*o.panel+k*o.width]
+		if b.ahead != nil {
+			b.ahead(count, &x[k], o.x.Stride*size, w, wStride, start, startStride*size, y, o.y.Stride*size, b.even, b.odd)
+		} else {
+			b.tile(count, &x[k], o.x.Stride*size, w, wStride, start, startStride*size, y, o.y.Stride*size)
+		}
 		start, startStride = y, o.y.Stride
 		k += count
 	}
@@ -96,9 +154,9 @@ func (t *tiling[T]) block(o *operands[T], f tile[T], r, p, panels, column int) {
 // avx2Products returns the products of AVX2. Its 16 registers hold 12
 // accumulators.
 func avx2Products() (f32, bf16 productFunc) {
-	f := &tiling[float32]{spans: []int{0, 4, 3, 2, 1, 2, 1, 2}, cut: cutBytes / (16 * 4)}
+	f := &tiling[float32]{spans: []int{0, 4, 3, 2, 1, 2, 1, 2}, fetchFrom: fetchFrom, cut: cutBytes / (16 * 4)}
 	fillF32AVX2(f)
-	h := &tiling[uint16]{spans: []int{0, 4, 3, 3, 3, 1, 1, 3, 3, 1}, cut: cutBytes / (16 * 4)}
+	h := &tiling[uint16]{spans: []int{0, 4, 3, 3, 3, 1, 1, 3, 3, 1}, fetchFrom: fetchFrom, cut: cutBytes / (16 * 4)}
 	fillBF16AVX2(h)
 	return f32Product(f), bf16Product(h)
 }
@@ -106,9 +164,9 @@ func avx2Products() (f32, bf16 productFunc) {
 // avx512Products returns the products of AVX-512. Its 32 registers hold 28
 // accumulators.
 func avx512Products() (f32, bf16 productFunc) {
-	f := &tiling[float32]{spans: []int{0, 4, 4, 4, 3, 2, 2, 1}, cut: cutBytes / (32 * 4)}
+	f := &tiling[float32]{spans: []int{0, 4, 4, 4, 3, 2, 2, 1}, fetchFrom: fetchFrom, cut: cutBytes / (32 * 4)}
 	fillF32AVX512(f)
-	h := &tiling[uint16]{spans: []int{0, 4, 4, 4, 3, 2}, cut: cutBytes / (32 * 4)}
+	h := &tiling[uint16]{spans: []int{0, 4, 4, 4, 3, 2}, fetchFrom: fetchFrom, cut: cutBytes / (32 * 4)}
 	fillBF16AVX512(h)
 	return f32Product(f), bf16Product(h)
 }

@@ -107,11 +107,6 @@ func (f *function) ins(format string, args ...any) {
 // label writes a label, which is local to the function.
 func (f *function) label(name string) { fmt.Fprintf(&f.asm, "%s:\n", name) }
 
-// comment writes a comment line.
-func (f *function) comment(format string, args ...any) {
-	fmt.Fprintf(&f.asm, "\t// "+format+"\n", args...)
-}
-
 // ret returns from a function that used vector registers.
 func (f *function) ret() {
 	f.ins("VZEROUPPER")

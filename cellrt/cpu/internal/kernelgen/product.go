@@ -22,15 +22,14 @@ const (
 	unroll = 4
 	// maxPanels is how many panels one tile spans at most.
 	maxPanels = 4
-	// ahead is the distance of prefetching, in bytes.
-	ahead = 16384
 )
 
 // tile is a routine that computes rows x panels outputs: all of its
 // accumulators stay in registers over the whole range of inputs. The
 // accumulator of a row and a vector of weights is register row*vectors()+vector;
 // after them come the held operands, then the temporaries, and the mask of
-// bfloat16 is last.
+// bfloat16 is last. A tile that prefetches has one panel, and two parameters
+// more.
 type tile struct {
 	isa
 	format
@@ -102,7 +101,7 @@ func productUnit(name string, i isa, f format, rows, aheadFrom int) *unit {
 		add(t)
 	}
 	list = strings.TrimPrefix(list, ", ")
-	text += fmt.Sprintf("\tt.ahead, t.aheadFrom = []tile[%s]{%s}, %d\n}\n", f.goType, list, aheadFrom)
+	text += fmt.Sprintf("\tt.ahead, t.aheadFrom = []aheadTile[%s]{%s}, %d\n}\n", f.goType, list, aheadFrom)
 	u.stubs.WriteString(text)
 	return u
 }

@@ -4,12 +4,16 @@ import "fmt"
 
 // Registers of a tile: AX, R8, R9 and R10 point to rows 0, 4, 8 and 12 of the
 // input, DX and BX are one and three strides of it, SI, R11, R12 and R13 point
-// to the panels, and CX counts inputs.
+// to the panels, and CX counts inputs. A tile that prefetches has the distances
+// of lines with even and with odd numbers in DI and R11.
 
 func rowBase(n int) string   { return []string{"AX", "R8", "R9", "R10"}[n] }
 func panelBase(n int) string { return []string{"SI", "R11", "R12", "R13"}[n] }
 
-const rowsPerBase = 4
+const (
+	rowsPerBase = 4
+	cacheLine   = 64
+)
 
 func (t tile) rowBases() int { return (t.rows + rowsPerBase - 1) / rowsPerBase }
 
@@ -23,13 +27,21 @@ func input(row, bytes int) string {
 // write writes the tile's function.
 func (t tile) write(u *unit) {
 	doc := fmt.Sprintf("%s advances %d rows of %d panels by k inputs. Strides are in bytes.", t.routine(), t.rows, t.panels)
-	f := u.function(t.routine(), doc, []param{
+	params := []param{
 		{"k", "int"},
-		{"x", "*float32"}, {"xStride", "int"},
-		{"w", "*" + t.goType}, {"wStride", "int"},
-		{"start", "*float32"}, {"startStride", "int"},
-		{"y", "*float32"}, {"yStride", "int"},
-	}, nil)
+		{"x", "*float32"},
+		{"xStride", "int"},
+		{"w", "*" + t.goType},
+		{"wStride", "int"},
+		{"start", "*float32"},
+		{"startStride", "int"},
+		{"y", "*float32"},
+		{"yStride", "int"},
+	}
+	if t.prefetch {
+		params = append(params, param{"even", "int"}, param{"odd", "int"})
+	}
+	f := u.function(t.routine(), doc, params, nil)
 	t.load(f)
 	t.point(f)
 	f.ins("SUBQ $%d, CX", unroll)
@@ -94,6 +106,10 @@ func (t tile) point(f *function) {
 	if t.panels > 1 {
 		f.ins("MOVQ %s, DI", f.arg("wStride"))
 	}
+	if t.prefetch {
+		f.ins("MOVQ %s, DI", f.arg("even"))
+		f.ins("MOVQ %s, R11", f.arg("odd"))
+	}
 	for n := 1; n < t.panels; n++ {
 		f.ins("LEAQ (%s)(DI*1), %s", panelBase(n-1), panelBase(n))
 	}
@@ -149,8 +165,8 @@ func (t tile) rest(f *function) {
 func (t tile) step(f *function, k, count int) {
 	at := k / t.depth * panelVectors * t.bytes
 	if t.prefetch {
-		for b := 0; b < panelVectors*t.bytes; b += 64 {
-			f.ins("PREFETCHT0 %d(SI)", ahead+at+b)
+		for line := at / cacheLine; line*cacheLine < at+panelVectors*t.bytes; line++ {
+			f.ins("PREFETCHT0 %d(SI)(%s*1)", line*cacheLine, []string{"DI", "R11"}[line%2])
 		}
 	}
 	for half := range count {
