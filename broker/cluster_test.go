@@ -136,6 +136,29 @@ func TestStartInAnElection(t *testing.T) {
 	askUntilAnswered(ctx, t, c, "text", "election01")
 }
 
+// TestStartWithoutOutStream has a worker come up while the only server with the
+// frames of mode resume is away.
+func TestStartWithoutOutStream(t *testing.T) {
+	t.Parallel()
+	cluster, _, c := replicated(t)
+	ctx, cancel := context.WithTimeout(t.Context(), electionWait)
+	defer cancel()
+	holder, err := cluster.Leader(ctx, "INFER_OUT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Kill(holder)
+	conn, err := broker.Connect(ctx, broker.Config{URL: cluster.URL(), RetryConnect: true, Stream: broker.StreamConfig{Replicas: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.NATS().Close)
+	start := time.Now()
+	startWorker(t, conn, []string{"echo"}, 4, echo)
+	t.Logf("started after %v", time.Since(start).Round(time.Millisecond))
+	askUntilAnswered(ctx, t, c, "text", "withoutout")
+}
+
 // TestConnectWithoutQuorum has a worker start while one server of three runs,
 // which answers no question about streams.
 func TestConnectWithoutQuorum(t *testing.T) {

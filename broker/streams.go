@@ -46,13 +46,13 @@ func (c *Conn) EnsureStreams(ctx context.Context, models []string) error {
 }
 
 // ensureStores makes sure that the streams beside the request stream exist. A
-// server that has no room for the frames of mode resume is no failure: they
-// cannot be read back then.
+// server that has no room for the frames of mode resume, or that has them and is
+// away, is no failure: they cannot be read back then.
 func (c *Conn) ensureStores(ctx context.Context) error {
 	for _, s := range c.storeStreams() {
 		err := c.ensure(ctx, s)
-		if err != nil && s.optional && noRoom(err) {
-			c.log.Warn("stream not made, mode resume cannot be read back", slog.String("stream", s.fixed.Name), slog.Any("error", err))
+		if err != nil && s.optional && ctx.Err() == nil && (noRoom(err) || c.passes(err)) {
+			c.log.Warn("stream not there, mode resume cannot be read back", slog.String("stream", s.fixed.Name), slog.Any("error", err))
 			continue
 		}
 		if err != nil {
@@ -164,6 +164,9 @@ func keep(description string, replicas int, s *StoreConfig, perSubject int64, wi
 // ensure makes sure that a stream exists.
 func (c *Conn) ensure(ctx context.Context, s stream) error {
 	end := time.Now().Add(ensureFor)
+	if s.optional {
+		end = time.Now().Add(ensureWait)
+	}
 	for overwritten, failed := 0, 0; ; {
 		err := c.denials.permitted(ctx, s.fixed.Name, func(ctx context.Context) error { return c.ensureOnce(ctx, s) })
 		if err == nil {
@@ -195,7 +198,7 @@ func (c *Conn) passes(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
 		switch api.ErrorCode {
-		case apiNoPeers, apiIncomplete, apiUnavailable, apiNotLeader, apiNoResources:
+		case apiNoPeers, apiIncomplete, apiUnavailable, apiNotLeader, apiNoResources, apiOffline:
 			return true
 		}
 		return false
@@ -213,6 +216,7 @@ const (
 	apiNoResources jetstream.ErrorCode = 10023
 	apiNoMemory    jetstream.ErrorCode = 10028
 	apiNoStorage   jetstream.ErrorCode = 10047
+	apiOffline     jetstream.ErrorCode = 10118
 )
 
 func noRoom(err error) bool {
