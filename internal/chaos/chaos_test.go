@@ -3,9 +3,12 @@
 package chaos_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -70,6 +73,46 @@ func TestChaos(t *testing.T) {
 	checkStreams(t, cluster.URL(), n)
 	for i, w := range f.workers {
 		checkWorker(t, w, before[i])
+		if err := w.kill(); err != nil {
+			t.Error(err)
+		}
+	}
+	checkLogs(t, asks, calm)
+}
+
+// checkLogs wants no input and no output of a client in the logs of the workers,
+// which write at level debug.
+func checkLogs(t *testing.T, asks []ask, calm []*outcome) {
+	t.Helper()
+	const short = 20 // as short a text may be there by chance
+	var texts []string
+	for i := range asks {
+		for _, text := range []string{asks[i].options.Input.Text, calm[i].final.Text} {
+			if len(text) >= short {
+				texts = append(texts, text)
+			}
+		}
+	}
+	logs, err := filepath.Glob(filepath.Join(t.ArtifactDir(), "*.log"))
+	if err != nil || len(logs) < 4 || len(texts) == 0 {
+		t.Fatalf("%d logs, %d texts: %v", len(logs), len(texts), err)
+	}
+	size := 0
+	for _, name := range logs {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += len(b)
+		for _, text := range texts {
+			if at := bytes.Index(b, []byte(text)); at >= 0 {
+				t.Errorf("%s has the text of a client: %q", filepath.Base(name), b[max(0, at-80):min(len(b), at+len(text))])
+				break
+			}
+		}
+	}
+	if size < 100*len(asks) { // a line for each request at least
+		t.Errorf("the logs have %d bytes for %d requests", size, len(asks))
 	}
 }
 
