@@ -71,12 +71,21 @@ func TestChaos(t *testing.T) {
 	}
 	compare(t, asks, calm, got)
 	checkStreams(t, cluster.URL(), n)
+	sums := map[string]float64{}
 	for i, w := range f.workers {
+		g, err := w.gauges(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{"cellmq_checkpoints_stored_total", "cellmq_restored_total", "cellmq_fenced_total", "cellmq_redeliveries_total"} {
+			sums[name] += g[name]
+		}
 		checkWorker(t, w, before[i])
 		if err := w.kill(); err != nil {
 			t.Error(err)
 		}
 	}
+	t.Logf("the last process of each worker: %v", sums)
 	checkLogs(t, asks, calm)
 }
 
@@ -87,7 +96,7 @@ func checkLogs(t *testing.T, asks []ask, calm []*outcome) {
 	const short = 20 // as short a text may be there by chance
 	var texts []string
 	for i := range asks {
-		for _, text := range []string{asks[i].options.Input.Text, calm[i].final.Text} {
+		for _, text := range []string{asks[i].input, calm[i].final.Text} {
 			if len(text) >= short {
 				texts = append(texts, text)
 			}
@@ -271,15 +280,19 @@ func eventually(t *testing.T, what string, ask func(context.Context) error) {
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
 		err := ask(ctx)
 		if err == nil {
 			return
 		}
+		if ctx.Err() == nil { // what comes after is the end of the wait
+			last = err
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Errorf("%s: not within %v: %v", what, patience, err)
+			t.Errorf("%s: not within %v: %v", what, patience, last)
 			return
 		}
 	}
