@@ -48,15 +48,7 @@ func TestChaos(t *testing.T) {
 	}
 	before := make([]map[string]float64, len(f.workers))
 	for i, w := range f.workers {
-		var err error
-		if before[i], err = w.gauges(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{"cellmq_free_slots", "cellmq_running_requests", "go_goroutines", "process_open_fds", "process_resident_memory_bytes"} {
-			if _, ok := before[i][name]; !ok {
-				t.Fatalf("no metric %s", name)
-			}
-		}
+		before[i] = settled(t, w)
 	}
 	stop := f.run(t.Context())
 	start := time.Now()
@@ -73,14 +65,10 @@ func TestChaos(t *testing.T) {
 	checkStreams(t, cluster.URL(), n)
 	sums := map[string]float64{}
 	for i, w := range f.workers {
-		g, err := w.gauges(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
+		g := checkWorker(t, w, before[i])
 		for _, name := range []string{"cellmq_checkpoints_stored_total", "cellmq_restored_total", "cellmq_fenced_total", "cellmq_redeliveries_total"} {
 			sums[name] += g[name]
 		}
-		checkWorker(t, w, before[i])
 		if err := w.kill(); err != nil {
 			t.Error(err)
 		}
@@ -250,14 +238,52 @@ func checkStreams(t *testing.T, url string, n int) {
 	}
 }
 
-// checkWorker wants an idle worker to hold what it held when it was new.
-func checkWorker(t *testing.T, w *member, before map[string]float64) {
+// settled waits until a new worker has all that an idle one has, and returns the
+// most that it held of each. It takes requests before it has asked all its
+// queues, each of which has a subscription, with a goroutine, from its first
+// question on.
+func settled(t *testing.T, w *member) map[string]float64 {
 	t.Helper()
-	eventually(t, "worker "+w.name+" holds nothing", func(ctx context.Context) error {
+	const still = 10 // looks without anything new
+	held := []string{"cellmq_free_slots", "cellmq_running_requests", "go_goroutines", "process_open_fds", "process_resident_memory_bytes"}
+	most, same := map[string]float64{}, 0
+	eventually(t, "worker "+w.name+" has settled", func(ctx context.Context) error {
 		g, err := w.gauges(ctx)
 		if err != nil {
 			return err
 		}
+		same++
+		if g["go_goroutines"] > most["go_goroutines"] || g["process_open_fds"] > most["process_open_fds"] {
+			same = 0
+		}
+		for _, name := range held {
+			v, ok := g[name]
+			if !ok {
+				return fmt.Errorf("no metric %s", name)
+			}
+			most[name] = max(most[name], v)
+		}
+		if same < still {
+			return fmt.Errorf("%v goroutines, %v open files", most["go_goroutines"], most["process_open_fds"])
+		}
+		return nil
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	return most
+}
+
+// checkWorker wants an idle worker to hold what it held when it was new. One that
+// does not says what it does instead, and ends. The metrics are its last.
+func checkWorker(t *testing.T, w *member, before map[string]float64) (g map[string]float64) {
+	t.Helper()
+	ok := eventually(t, "worker "+w.name+" holds nothing", func(ctx context.Context) error {
+		now, err := w.gauges(ctx)
+		if err != nil {
+			return err
+		}
+		g = now
 		const mebibyte = 1 << 20
 		switch {
 		case g["cellmq_running_requests"] != 0 || g["cellmq_free_slots"] != before["cellmq_free_slots"]:
@@ -271,10 +297,14 @@ func checkWorker(t *testing.T, w *member, before map[string]float64) {
 		}
 		return nil
 	})
+	if !ok {
+		t.Logf("worker %s:\n%s", w.name, w.goroutines())
+	}
+	return g
 }
 
-// eventually asks until there is no error.
-func eventually(t *testing.T, what string, ask func(context.Context) error) {
+// eventually asks until there is no error, and reports whether that came.
+func eventually(t *testing.T, what string, ask func(context.Context) error) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -284,7 +314,7 @@ func eventually(t *testing.T, what string, ask func(context.Context) error) {
 	for {
 		err := ask(ctx)
 		if err == nil {
-			return
+			return true
 		}
 		if ctx.Err() == nil { // what comes after is the end of the wait
 			last = err
@@ -293,7 +323,7 @@ func eventually(t *testing.T, what string, ask func(context.Context) error) {
 		case <-tick.C:
 		case <-ctx.Done():
 			t.Errorf("%s: not within %v: %v", what, patience, last)
-			return
+			return false
 		}
 	}
 }
