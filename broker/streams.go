@@ -135,7 +135,7 @@ func (c *Conn) storeStreams() []stream {
 		{
 			fixed: file(s.advisories(), jetstream.WorkQueuePolicy), subjects: []string{s.advisorySubject("*")},
 			limits: keep("cellmq requests that are delivered no more", s.Replicas,
-				&StoreConfig{MaxMessages: 10_000, MaxBytes: 16 << 20, MaxAge: 24 * time.Hour}, -1, storeWindow),
+				&StoreConfig{MaxMessages: 10_000, MaxBytes: advisoryBytes, MaxAge: 24 * time.Hour}, -1, storeWindow),
 		},
 		{
 			fixed:    jetstream.StreamConfig{Name: s.out(), Storage: jetstream.MemoryStorage, NoAck: true},
@@ -180,7 +180,7 @@ func (c *Conn) ensure(ctx context.Context, s stream) error {
 			}
 			wait = 50 * time.Millisecond
 		case ctx.Err() != nil || !c.passes(err) || time.Now().After(end):
-			return fmt.Errorf("ensure stream %s: %w", s.fixed.Name, err)
+			return fmt.Errorf("ensure stream %s: %w", s.fixed.Name, c.cfg.Stream.explain(err))
 		default:
 			if failed++; failed == 1 {
 				c.log.Warn("stream not ensured yet", slog.String("stream", s.fixed.Name), slog.Any("error", err))
@@ -223,6 +223,20 @@ func noRoom(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{apiNoResources, apiNoMemory, apiNoStorage, apiNoPeers}, api.ErrorCode)
 }
+
+// explain adds to a refusal for want of room how much room the streams need: the
+// server reserves their limits when they are made.
+func (s *StreamConfig) explain(err error) error {
+	if !noRoom(err) {
+		return err
+	}
+	file := s.MaxBytes + s.Finals.MaxBytes + s.States.MaxBytes + s.Letters.MaxBytes + advisoryBytes
+	return fmt.Errorf("%w (the streams of %s reserve %d MiB of max_file_store and %d MiB of max_memory_store on a server)",
+		err, s.Name, roundUp(file), roundUp(s.Out.MaxBytes))
+}
+
+// roundUp is a size in MiB.
+func roundUp(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
 
 func (c *Conn) ensureOnce(ctx context.Context, s stream) error {
 	ctx, cancel := context.WithTimeout(ctx, ensureWait)
