@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 
@@ -93,8 +94,19 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
+// asNone makes of a malformed record none: whoever may publish a request can have
+// the server's receipt stored where a record should be. A good record takes its
+// place.
+func (c *Conn) asNone(r *record, err error) error {
+	if !errors.Is(err, ErrBadRecord) {
+		return err
+	}
+	c.log.Warn("malformed record", slog.String("subject", clip(r.subject)), slog.Uint64("sequence", r.sequence), slog.Any("error", err))
+	return fmt.Errorf("%w: %w", ErrNotStored, err)
+}
+
 // Final returns the stored final of a request, [ErrNotStored] when there is
-// none. In a cluster a replica answers, which may not have yet what was stored
+// none or one that is malformed. In a cluster a replica answers, which may not have yet what was stored
 // a moment ago; [Finals.Store] asks the leader.
 func (c *Conn) Final(ctx context.Context, client, id string) (*StoredFinal, error) {
 	if err := checkOwner(client, id); err != nil {
@@ -106,7 +118,7 @@ func (c *Conn) Final(ctx context.Context, client, id string) (*StoredFinal, erro
 	}
 	f, err := c.subjects.storedFinal(r)
 	if err != nil {
-		return nil, fmt.Errorf("read final: %w", err)
+		return nil, fmt.Errorf("read final: %w", c.asNone(r, err))
 	}
 	return f, nil
 }
