@@ -192,7 +192,7 @@ func (s *Service) storeFinal(ctx context.Context, d *Delivery, frame []byte) (Ve
 	until, _ := ctx.Deadline()
 	err := s.cfg.Finals.Store(&StoredFinal{
 		Client: d.Request.Client, ID: d.Request.ID, Worker: s.cfg.Worker, Epoch: d.Lease.Epoch, Attempt: d.Lease.Attempt,
-		Request: d.Request.Hash, Encoding: d.Request.Encoding, Frame: frame,
+		Sequence: d.Request.Sequence, Request: d.Request.Hash, Encoding: d.Request.Encoding, Frame: frame,
 	}, until, func(v Verdict) { verdicts <- v })
 	if err != nil {
 		return Verdict{}, err

@@ -16,9 +16,11 @@ import (
 type StoredFinal struct {
 	// Client and ID name the request. Ids are unique per client.
 	Client, ID string
-	// Worker, Epoch and Attempt name the lease whose holder stored the frame.
-	Worker         string
-	Epoch, Attempt uint64
+	// Worker, Epoch, Attempt and Sequence, that of the message in the request
+	// stream, name the lease whose holder stored the frame. Sequence is 0 in
+	// records that do not say it.
+	Worker                   string
+	Epoch, Attempt, Sequence uint64
 	// Request is the [Request.Hash] of the request that the frame answers: an id
 	// that comes again with something else has another one.
 	Request uint64
@@ -28,9 +30,32 @@ type StoredFinal struct {
 	Frame []byte
 }
 
-// lease names the lease as the record does.
+// lease names the lease as the record does. Without the sequence two messages
+// that are both at their first attempt would have the same lease.
 func (s *StoredFinal) lease() string {
-	return s.Worker + "/" + strconv.FormatUint(s.Epoch, 10) + "/" + strconv.FormatUint(s.Attempt, 10)
+	return s.Worker + "/" + strconv.FormatUint(s.Epoch, 10) + "/" + strconv.FormatUint(s.Attempt, 10) + "#" + strconv.FormatUint(s.Sequence, 10)
+}
+
+// readLease fills in what lease writes. A record may end before the sequence.
+func (s *StoredFinal) readLease(text string) error {
+	rest, attempt, ok := cutLast(text)
+	worker, epoch, also := cutLast(rest)
+	attempt, sequence, numbered := strings.Cut(attempt, "#")
+	s.Worker = worker
+	var err error
+	number := func(to *uint64, text string) {
+		n, parsed := strconv.ParseUint(text, 10, 64)
+		*to, err = n, errors.Join(err, parsed)
+	}
+	number(&s.Epoch, epoch)
+	number(&s.Attempt, attempt)
+	if numbered {
+		number(&s.Sequence, sequence)
+	}
+	if err != nil || !ok || !also || checkName("worker", worker) != nil {
+		return badRecord("%s %q", HeaderLease, clip(text))
+	}
+	return nil
 }
 
 // message returns the record. Storing it fails when there is one.
@@ -63,15 +88,8 @@ func (s subjects) storedFinal(r *record) (*StoredFinal, error) {
 	if f.Request, err = hashOf(r.header); err != nil {
 		return nil, err
 	}
-	rest, attempt, ok := cutLast(headerValue(r.header, HeaderLease))
-	worker, epoch, also := cutLast(rest)
-	f.Worker = worker
-	f.Epoch, err = strconv.ParseUint(epoch, 10, 64)
-	if err == nil {
-		f.Attempt, err = strconv.ParseUint(attempt, 10, 64)
-	}
-	if err != nil || !ok || !also || checkName("worker", worker) != nil {
-		return nil, badRecord("%s %q", HeaderLease, clip(headerValue(r.header, HeaderLease)))
+	if err := f.readLease(headerValue(r.header, HeaderLease)); err != nil {
+		return nil, err
 	}
 	switch t := headerValue(r.header, HeaderContentType); t {
 	case TypeMsgPack:

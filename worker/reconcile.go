@@ -105,7 +105,7 @@ func (w *Worker) storeDead(ctx context.Context, d *broker.Delivery, frame []byte
 	}
 	err := w.finals.Store(&broker.StoredFinal{
 		Client: r.Client, ID: r.ID, Worker: w.cfg.Name, Epoch: d.Lease.Epoch, Attempt: d.Lease.Attempt,
-		Request: r.Hash, Encoding: r.Encoding, Frame: frame,
+		Sequence: r.Sequence, Request: r.Hash, Encoding: r.Encoding, Frame: frame,
 	}, until, func(v broker.Verdict) { verdicts <- v })
 	if err != nil {
 		return broker.Verdict{}, fmt.Errorf("end request %d: %w", r.Sequence, err)

@@ -34,7 +34,7 @@ func (a *archive) store(r *run, until time.Time) error {
 	}
 	return a.finals.Store(&broker.StoredFinal{
 		Client: r.req.Client, ID: r.req.ID, Worker: w.cfg.Name, Epoch: lease.Epoch, Attempt: lease.Attempt,
-		Request: r.req.Hash, Encoding: r.req.Encoding, Frame: r.end.frame.Frame,
+		Sequence: r.req.Sequence, Request: r.req.Hash, Encoding: r.req.Encoding, Frame: r.end.frame.Frame,
 	}, until, func(v broker.Verdict) {
 		w.metrics.storeWait.Observe(time.Since(began).Seconds())
 		w.outbox.tell(r, word{verdict: v})
