@@ -139,9 +139,9 @@ func (p *publisher) serve(r *run, now time.Time) bool {
 	}
 	if r.session != p.connected {
 		// What the connection before had taken may be lost with it.
-		r.session, r.repeat = p.connected, r.repeat || r.sent.tokens > 0
+		r.session, r.repeat, r.repeated = p.connected, r.repeat || r.sent.tokens > 0, time.Time{}
 	}
-	if r.repeat {
+	if r.repeat && now.Sub(r.repeated) >= repeatEvery {
 		p.again(r, now)
 	}
 	tokens := len(r.view) > r.sent.tokens
