@@ -71,3 +71,37 @@ func TestSameRequestAfterTheWindow(t *testing.T) {
 		t.Errorf("%v repeated", n)
 	}
 }
+
+// TestUsedIDWithOtherHeaders publishes the payload of an answered request with
+// headers that make it another one, and with some that do not.
+func TestUsedIDWithOtherHeaders(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	start(t, server, worker.Deps{}, nil)
+	nc := connect(t, server)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shortWindow(t, js)
+	out := subscribe(t, nc, "infer.out.me.*")
+	for _, tc := range []struct {
+		name, value string
+		code        broker.Code
+	}{
+		{"Content-Type", "application/json", ""},
+		{"Content-Type", "text/plain", broker.CodeBadRequest},
+		{"Infer-Mode", "final", ""},
+		{"Infer-Version", "1", broker.CodeBadRequest},
+	} {
+		reuse(t, js, "samehash01", []byte(`{"input":"hello"}`), tc.name, tc.value)
+		f := lastFrame(t, out)
+		var code broker.Code
+		if f.Error != nil {
+			code = f.Error.Code
+		}
+		if code != tc.code {
+			t.Errorf("%s %s: %+v, error %v", tc.name, tc.value, f, f.Error)
+		}
+	}
+}
