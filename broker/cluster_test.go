@@ -75,8 +75,8 @@ func askUntilAnswered(ctx context.Context, t *testing.T, c *broker.Client, text,
 	}
 }
 
-// passes reports whether a refusal may be over soon. A queue without a leader
-// looks to a publisher as one that does not exist.
+// passes reports whether a refusal may be over soon. The model of a queue that
+// was deleted is unknown until a worker has made the queue again.
 func passes(err error) bool {
 	var refused *broker.Error
 	return errors.Is(err, broker.ErrNoReceipt) || errors.As(err, &refused) && (refused.Retryable || refused.Code == broker.CodeUnknownModel)
