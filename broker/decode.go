@@ -48,6 +48,14 @@ func (d *decoder) madeID(sequence uint64) string {
 	return id
 }
 
+// fullID completes an id that is only what a receipt tells of it.
+func (d *decoder) fullID(id string) string {
+	if n := madeSequence(id); n > 0 && id == fmt.Sprintf("s%010d", n) {
+		return d.madeID(n)
+	}
+	return id
+}
+
 // madeSequence is the sequence in an id that madeID made; 0 in another.
 func madeSequence(id string) uint64 {
 	digits, ok := strings.CutPrefix(id, "s")

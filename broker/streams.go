@@ -364,7 +364,27 @@ func (c *Conn) makeConsumer(ctx context.Context, model string, p Priority) error
 	c.mu.Lock()
 	c.epochs[name] = uint64(info.Created.UnixMilli())
 	c.mu.Unlock()
+	return c.askCreated(ctx)
+}
+
+// askCreated asks when the request stream was made. A stream that was made again
+// has no consumers, so whoever makes one must ask.
+func (c *Conn) askCreated(ctx context.Context) error {
+	s, err := c.js.Stream(ctx, c.cfg.Stream.Name)
+	if err != nil {
+		return fmt.Errorf("ask for the creation time of stream %s: %w", c.cfg.Stream.Name, err)
+	}
+	c.mu.Lock()
+	c.made = s.CachedInfo().Created.UnixMilli()
+	c.mu.Unlock()
 	return nil
+}
+
+// created is what askCreated heard; 0: nothing yet.
+func (c *Conn) created() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made
 }
 
 // pause waits for about d, half to one and a half of it.
