@@ -55,7 +55,8 @@ type run struct {
 	err         error // why it ended, when not by itself
 	queued      bool  // waits in the outbox
 	submitted   bool  // the runtime has the sequence
-	stopCause   error // first cause somebody wanted it stopped for
+	stopCause   error // first cause somebody wanted it stopped for, or a cancellation after a hand-back
+	released    bool  // it goes back to the queue, nobody can cancel it here any more
 	repeatAsked bool  // a reader lacks what was sent
 	word        *word
 	checkpoint  *cellrt.Checkpoint // the latest

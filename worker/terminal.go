@@ -123,6 +123,9 @@ func (p *publisher) advance(r *run, now time.Time) bool {
 		}
 		e.step = stepRelease // without a record it costs an attempt
 	case stepRelease:
+		if !p.outbox.release(r) {
+			return p.reconsider(r, now)
+		}
 		if r.seq != nil && r.req.Mode != broker.ModeFinal {
 			_ = r.stream.Retry()
 		} else {
@@ -131,6 +134,17 @@ func (p *publisher) advance(r *run, now time.Time) bool {
 		_ = r.delivery.Lease.Release(e.delay) // unreleased, the lease runs out
 		e.step = stepDone
 	}
+	return true
+}
+
+// reconsider ends a run that was cancelled before it was handed back.
+func (p *publisher) reconsider(r *run, now time.Time) bool {
+	end, err := p.conclude(r, now)
+	if err != nil {
+		r.stream.Abandon()
+		end = &ending{step: stepDone, outcome: outcomeUnsent}
+	}
+	r.end = end
 	return true
 }
 
