@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strconv"
 	"time"
 )
 
@@ -35,6 +34,7 @@ type cancelMessage struct {
 	ID       string      `json:"id"`
 	Sequence uint64      `json:"seq,omitempty"`
 	State    CancelState `json:"state,omitempty"`
+	asked    string      // ID as the client gave it
 }
 
 // readQuestion reads the small map that a client sends to workers, in JSON or
@@ -67,8 +67,8 @@ func readCancel(payload []byte) (id string, sequence uint64, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	if f.Seq == 0 && f.ID[0] == 's' {
-		f.Seq, _ = strconv.ParseUint(f.ID[1:], 10, 64) // 0 when it is another id
+	if f.Seq == 0 {
+		f.Seq = madeSequence(f.ID)
 	}
 	return f.ID, f.Seq, nil
 }
@@ -81,13 +81,13 @@ func (s *Service) cancelFor(subject string, payload []byte) (m cancelMessage, cl
 		s.conn.log.Debug("malformed cancel request", slog.String("client", clip(client)))
 		return cancelMessage{}, "", false
 	}
-	return cancelMessage{ID: id, Sequence: sequence}, client, true
+	return cancelMessage{ID: s.decoder.fullID(id), Sequence: sequence, asked: id}, client, true
 }
 
 // serveCancel answers only for a request that is the worker's own.
 func (s *Service) serveCancel(subject, reply string, payload []byte) {
 	if m, client, ok := s.cancelFor(subject, payload); ok {
-		s.answerCancel(client, reply, m.ID, s.cfg.Cancel(client, m.ID, m.Sequence))
+		s.answerCancel(client, reply, m.asked, s.cfg.Cancel(client, m.ID, m.Sequence))
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *Service) cancelQueued(subject, reply string, payload []byte) {
 	if err != nil {
 		s.conn.log.Warn("queued request not cancelled", slog.String("request_id", m.ID), slog.Any("error", err))
 	}
-	s.answerCancel(client, reply, m.ID, state)
+	s.answerCancel(client, reply, m.asked, state)
 }
 
 // answerCancel sends the answer, unless the reply subject is one that the client
@@ -192,7 +192,7 @@ func (s *Service) storeFinal(ctx context.Context, d *Delivery, frame []byte) (Ve
 	until, _ := ctx.Deadline()
 	err := s.cfg.Finals.Store(&StoredFinal{
 		Client: d.Request.Client, ID: d.Request.ID, Worker: s.cfg.Worker, Epoch: d.Lease.Epoch, Attempt: d.Lease.Attempt,
-		Request: d.Request.Hash, Encoding: d.Request.Encoding, Frame: frame,
+		Sequence: d.Request.Sequence, Request: d.Request.Hash, Encoding: d.Request.Encoding, Frame: frame,
 	}, until, func(v Verdict) { verdicts <- v })
 	if err != nil {
 		return Verdict{}, err

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -43,6 +44,11 @@ type ClientConfig struct {
 	// while the client is connected; then it is published again under its id, a
 	// few times, and fails with [ErrNoReceipt]. Default 2 s.
 	ReceiptWait time.Duration
+	// NoQueueWait is how long a durable request is published again for which the
+	// server has no queue, as in an election and while JetStream starts; then it
+	// is refused with the code busy. When the server says that no stream captures
+	// the model it is unknown_model at once. Default 10 s.
+	NoQueueWait time.Duration
 	// Silence is how long a request that a worker has accepted may go without a
 	// frame; then it fails with [ErrSilent]. Default 60 s, which should be many
 	// heartbeats and some ack waits of the workers.
@@ -89,6 +95,8 @@ type Client struct {
 	subs     []*nats.Subscription // of the frames: as they come, and of mode resume
 	status   chan nats.Status
 	ids      idSource
+	// mayNotAsk says that the server does not permit the question about streams.
+	mayNotAsk atomic.Bool
 
 	mu      sync.Mutex
 	streams map[string]*Stream // by the last tokens of the subjects that they read
@@ -112,6 +120,7 @@ func NewClient(nc *nats.Conn, cfg ClientConfig) (*Client, error) {
 	orDefault(&cfg.QueueFrames, defaultQueueFrames)
 	orDefault(&cfg.CancelTimeout, defaultCancelTimeout)
 	orDefault(&cfg.ReceiptWait, defaultReceiptWait)
+	orDefault(&cfg.NoQueueWait, defaultNoQueueWait)
 	orDefault(&cfg.Silence, defaultSilence)
 	orDefault(&cfg.QueueSilence, defaultQueueSilence)
 	if cfg.Logger == nil {
@@ -123,8 +132,8 @@ func NewClient(nc *nats.Conn, cfg ClientConfig) (*Client, error) {
 	if cfg.QueueFrames < 1 {
 		return nil, fmt.Errorf("queue frames %d: below 1", cfg.QueueFrames)
 	}
-	if least := min(cfg.ReceiptWait, cfg.Silence, cfg.QueueSilence); least < 0 {
-		return nil, fmt.Errorf("receipt wait or silence %v: negative", least)
+	if least := min(cfg.ReceiptWait, cfg.NoQueueWait, cfg.Silence, cfg.QueueSilence); least < 0 {
+		return nil, fmt.Errorf("receipt wait, wait without a queue or silence %v: negative", least)
 	}
 	s, err := newSubjects(cfg.Prefix)
 	if err != nil {
@@ -259,13 +268,19 @@ func (c *Client) headers(ctx context.Context, o *RequestOptions) nats.Header {
 	}
 	if !deadline.IsZero() {
 		set(HeaderDeadline, strconv.FormatInt(deadline.UnixMilli(), 10))
-		set(HeaderTimeout, strconv.FormatInt(max(time.Until(deadline).Milliseconds(), 1), 10))
-		if !o.Realtime { // whole seconds, rounded up; the server takes no less than one
-			left := int64(max(time.Until(deadline), time.Second) + time.Second - 1)
-			set(HeaderTTL, strconv.FormatInt(left/int64(time.Second), 10))
-		}
+		setBudget(h, deadline, !o.Realtime)
 	}
 	return h
+}
+
+// setBudget sets what is left until the deadline.
+func setBudget(h nats.Header, deadline time.Time, durable bool) {
+	left := time.Until(deadline)
+	h[HeaderTimeout] = []string{strconv.FormatInt(max(left.Milliseconds(), 1), 10)}
+	if durable { // whole seconds, rounded up; the server takes no less than one
+		seconds := int64(max(left, time.Second)+time.Second-1) / int64(time.Second)
+		h[HeaderTTL] = []string{strconv.FormatInt(seconds, 10)}
+	}
 }
 
 func (c *Client) add(s *Stream) error {

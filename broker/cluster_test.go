@@ -75,8 +75,8 @@ func askUntilAnswered(ctx context.Context, t *testing.T, c *broker.Client, text,
 	}
 }
 
-// passes reports whether a refusal may be over soon. A queue without a leader
-// looks to a publisher as one that does not exist.
+// passes reports whether a refusal may be over soon. The model of a queue that
+// was deleted is unknown until a worker has made the queue again.
 func passes(err error) bool {
 	var refused *broker.Error
 	return errors.Is(err, broker.ErrNoReceipt) || errors.As(err, &refused) && (refused.Retryable || refused.Code == broker.CodeUnknownModel)
@@ -134,6 +134,29 @@ func TestStartInAnElection(t *testing.T) {
 	t.Cleanup(conn.NATS().Close)
 	startWorker(t, conn, []string{"echo", "other"}, 4, echo)
 	askUntilAnswered(ctx, t, c, "text", "election01")
+}
+
+// TestStartWithoutOutStream has a worker come up while the only server with the
+// frames of mode resume is away.
+func TestStartWithoutOutStream(t *testing.T) {
+	t.Parallel()
+	cluster, _, c := replicated(t)
+	ctx, cancel := context.WithTimeout(t.Context(), electionWait)
+	defer cancel()
+	holder, err := cluster.Leader(ctx, "INFER_OUT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Kill(holder)
+	conn, err := broker.Connect(ctx, broker.Config{URL: cluster.URL(), RetryConnect: true, Stream: broker.StreamConfig{Replicas: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.NATS().Close)
+	start := time.Now()
+	startWorker(t, conn, []string{"echo"}, 4, echo)
+	t.Logf("started after %v", time.Since(start).Round(time.Millisecond))
+	askUntilAnswered(ctx, t, c, "text", "withoutout")
 }
 
 // TestConnectWithoutQuorum has a worker start while one server of three runs,

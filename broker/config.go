@@ -26,12 +26,13 @@ const (
 	// for 8 deliveries each, and for hand-backs.
 	defaultDeliver = 8*5 + 64
 
-	defaultKeep     = 15 * time.Minute
-	defaultFinals   = 200_000
-	defaultFrames   = 10 * time.Minute
-	defaultOutBytes = 512 << 20
-	defaultLetters  = 10_000
-	defaultDead     = 7 * 24 * time.Hour
+	defaultKeep    = 15 * time.Minute
+	defaultFinals  = 200_000
+	defaultFrames  = 10 * time.Minute
+	defaultRecords = 64 << 20 // bytes of each store
+	advisoryBytes  = 8 << 20
+	defaultLetters = 10_000
+	defaultDead    = 7 * 24 * time.Hour
 )
 
 // Config describes a worker's connection and the streams behind it. The zero
@@ -107,16 +108,16 @@ type StreamConfig struct {
 	MaxDeliver int
 
 	// Finals are the terminal frames of durable requests, in the stream <Name>_FINAL.
-	// Default 200000 messages, 256 MiB, and MaxAge but at least 15 min; the age
+	// Default 200000 messages, 64 MiB, and MaxAge but at least 15 min; the age
 	// must not be below MaxAge.
 	Finals StoreConfig
 	// States of interrupted requests, in <Name>_STATE. Default no bound of their
-	// number, 256 MiB, and MaxAge but at least 15 min.
+	// number, 64 MiB, and MaxAge but at least 15 min.
 	States StoreConfig
 	// Out are the frames of requests in mode resume, in <Name>_OUT, in the server's memory.
-	// Default no bound of their number, 512 MiB, 10 min.
+	// Default no bound of their number, 64 MiB, 10 min.
 	Out StoreConfig
-	// Letters are dead letters, in <Name>_DLQ. Default 10000 messages, 256 MiB,
+	// Letters are dead letters, in <Name>_DLQ. Default 10000 messages, 64 MiB,
 	// 7 days.
 	Letters StoreConfig
 }
@@ -153,10 +154,10 @@ func (cfg Config) WithDefaults() Config {
 	orDefault(&s.Duplicates, min(defaultWindow, s.MaxAge))
 	orDefault(&s.MaxAckPending, defaultPending)
 	orDefault(&s.MaxDeliver, defaultDeliver)
-	s.Finals.orDefault(defaultFinals, defaultBytes, max(defaultKeep, s.MaxAge))
-	s.States.orDefault(-1, defaultBytes, max(defaultKeep, s.MaxAge))
-	s.Out.orDefault(-1, defaultOutBytes, defaultFrames)
-	s.Letters.orDefault(defaultLetters, defaultBytes, defaultDead)
+	s.Finals.orDefault(defaultFinals, defaultRecords, max(defaultKeep, s.MaxAge))
+	s.States.orDefault(-1, defaultRecords, max(defaultKeep, s.MaxAge))
+	s.Out.orDefault(-1, defaultRecords, defaultFrames)
+	s.Letters.orDefault(defaultLetters, defaultRecords, defaultDead)
 	return cfg
 }
 

@@ -36,6 +36,7 @@ type Conn struct {
 
 	mu     sync.Mutex
 	epochs map[string]uint64 // consumer name -> creation time, unix ms
+	made   int64             // creation time of the request stream, unix ms; 0: not asked yet
 }
 
 // Connect connects, reconnects for ever afterwards, and checks that the server
@@ -276,7 +277,7 @@ func (c *Conn) NATS() *nats.Conn { return c.nc }
 func (c *Conn) MaxPayload() int { return c.cfg.MaxPayload }
 
 func (c *Conn) decoder() *decoder {
-	return &decoder{subjects: c.subjects, replyPrefixes: c.cfg.ReplyPrefixes, maxPayload: c.cfg.MaxPayload, authorized: c.authorized}
+	return &decoder{subjects: c.subjects, replyPrefixes: c.cfg.ReplyPrefixes, maxPayload: c.cfg.MaxPayload, authorized: c.authorized, created: c.created}
 }
 
 // authorized reports whether users have permissions: the server wants them to

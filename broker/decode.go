@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -28,6 +29,45 @@ type decoder struct {
 	// authorized reports whether users have permissions, which a reply that the
 	// client chooses must not get around. Nil: no.
 	authorized func() bool
+	// created is when the request stream was made, unix milliseconds; 0 or nil is
+	// not known.
+	created func() int64
+}
+
+// madeID is the id of a request that came without one: s and ten digits of the
+// sequence, which the receipt tells, and t and the stream's creation time in
+// base 36, since a stream that is made again counts from 1. Every worker makes
+// the same one.
+func (d *decoder) madeID(sequence uint64) string {
+	id := fmt.Sprintf("s%010d", sequence)
+	if d.created != nil {
+		if ms := d.created(); ms > 0 {
+			id += "t" + strconv.FormatInt(ms, 36)
+		}
+	}
+	return id
+}
+
+// fullID completes an id that is only what a receipt tells of it.
+func (d *decoder) fullID(id string) string {
+	if n := madeSequence(id); n > 0 && id == fmt.Sprintf("s%010d", n) {
+		return d.madeID(n)
+	}
+	return id
+}
+
+// madeSequence is the sequence in an id that madeID made; 0 in another.
+func madeSequence(id string) uint64 {
+	digits, ok := strings.CutPrefix(id, "s")
+	digits, _, _ = strings.Cut(digits, "t")
+	if !ok || len(digits) < 10 {
+		return 0
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func (d *decoder) usersHavePermissions() bool { return d.authorized != nil && d.authorized() }
@@ -35,7 +75,7 @@ func (d *decoder) usersHavePermissions() bool { return d.authorized != nil && d.
 // durable decodes a message of the request stream.
 func (d *decoder) durable(m message, sequence uint64, published, now time.Time) (*Request, *Error) {
 	r := &Request{
-		Durable: true, Published: published, Sequence: sequence, Hash: requestHash(m.subject, m.payload),
+		Durable: true, Published: published, Sequence: sequence, Hash: requestHash(m.subject, m.header, m.payload),
 		Raw: Raw{Subject: m.subject, Header: m.header, Payload: m.payload},
 	}
 	var err *Error
@@ -49,7 +89,7 @@ func (d *decoder) durable(m message, sequence uint64, published, now time.Time) 
 		if r.ID != "" && err == nil {
 			err = badID(r.ID)
 		}
-		r.ID = fmt.Sprintf("s%010d", sequence)
+		r.ID = d.madeID(sequence)
 	}
 	// A malformed client's name was a token of a subject: mostly it can be one
 	// again, and whoever published it may hear why it is refused.
@@ -73,13 +113,24 @@ func (d *decoder) durable(m message, sequence uint64, published, now time.Time) 
 	return r, err
 }
 
-// requestHash is [Request.Hash].
-func requestHash(subject string, payload []byte) uint64 {
+// requestHash is [Request.Hash]. A request without headers that its answer
+// depends on has the hash of subject and payload; the mode, which says how an
+// answer is sent, and what bounds the time are none of these.
+func requestHash(subject string, header nats.Header, payload []byte) uint64 {
 	h := sha256.New()
 	h.Write(append(append(make([]byte, 0, 128), subject...), 0))
 	h.Write(payload)
 	var sum [sha256.Size]byte
-	return binary.BigEndian.Uint64(h.Sum(sum[:0]))
+	h.Sum(sum[:0])
+	form, _ := formOf(headerValue(header, HeaderContentType), payload)
+	version := headerValue(header, HeaderVersion)
+	if form != sniff(payload) || version != "" {
+		h.Reset()
+		h.Write(sum[:])
+		h.Write(append([]byte{byte(form)}, version...))
+		h.Sum(sum[:0])
+	}
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // core decodes a core request. A client that the subject names may have its

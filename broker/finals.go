@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -38,8 +39,9 @@ type Verdict struct {
 // anew when one is missing, after a reconnection, and every minute. It is safe for
 // concurrent use.
 //
-// A final is published with the condition that its subject has none. Each
-// answer moves its entry on:
+// A final is published with the condition that its subject has none. A malformed
+// record counts as none and is replaced, on the condition that it is still the
+// last. Each answer moves its entry on:
 //
 //	          ┌─────── silence, in process, no stream ───────┐
 //	          v                                              │
@@ -286,7 +288,11 @@ func (f *Finals) found(n uint64, e *storing, r *apiReply) {
 	}
 	switch {
 	case errors.Is(err, ErrNotStored): // it was dropped since
+		f.inPlaceOf(n, 0)
 		f.turn(n, false, storeBeat, err)
+	case errors.Is(err, ErrBadRecord) && r.Message != nil: // no worker wrote it
+		f.inPlaceOf(n, r.Message.Sequence)
+		f.turn(n, false, 0, err)
 	case errors.Is(err, ErrBadRecord):
 		f.end(n, Verdict{Err: fmt.Errorf("read stored final: %w", err)})
 	case err != nil:
@@ -295,6 +301,19 @@ func (f *Finals) found(n uint64, e *storing, r *apiReply) {
 		f.end(n, Verdict{Mine: true})
 	default:
 		f.end(n, Verdict{Other: other})
+	}
+}
+
+// inPlaceOf has an entry stored on the condition that the last message of its
+// subject is the one at a sequence, 0 when there must be none.
+func (f *Finals) inPlaceOf(n, sequence uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.entries[n]; e != nil {
+		m := *e.put
+		m.Header = maps.Clone(m.Header)
+		m.Header[headerExpectedLast] = []string{strconv.FormatUint(sequence, 10)}
+		e.put = &m
 	}
 }
 

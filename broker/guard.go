@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,8 +23,9 @@ const (
 // it.
 type guard struct {
 	msg      *nats.Msg // durable and not known to be stored; nil otherwise
-	tries    int       // publications of msg
-	session  uint64    // connections that the first one could have used
+	tries    int       // publications of msg that the server has not said to be in vain
+	absence  absence
+	session  uint64 // connections that the first one could have used
 	realtime bool
 	final    bool // the mode: nothing comes before the terminal frame
 	queued   bool // no worker has it
@@ -92,7 +94,7 @@ func (s *Stream) onceOnly() bool {
 // the connection may say why.
 func unconfirmed(last error) *Error {
 	e := &Error{Code: CodeInternal, Message: "the server did not confirm the request", Retryable: true}
-	if errors.Is(last, nats.ErrPermissionViolation) {
+	if errors.Is(last, nats.ErrPermissionViolation) && !strings.Contains(last.Error(), streamNames) {
 		e.Message, e.Retryable = e.Message+": "+last.Error(), false
 	}
 	return e
@@ -131,6 +133,6 @@ func (s *Stream) look() {
 	case failure != nil:
 		s.fail(failure, msg == nil) // without a receipt it may be sent again under its id
 	case msg != nil:
-		_ = s.client.nc.PublishMsg(msg) // the next look tries again
+		_ = s.client.nc.PublishMsg(renewed(msg)) // the next look tries again
 	}
 }

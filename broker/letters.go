@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -266,8 +267,13 @@ func (l *Letter) readBody(b []byte) error {
 // stored once. What does not fit into a message is left out, see
 // [Letter.Truncated].
 func (c *Conn) WriteLetter(ctx context.Context, l *Letter) error {
-	m, err := l.message(&c.subjects, c.cfg.Stream.Name, int(c.nc.MaxPayload()))
-	if err == nil {
+	var err error
+	if c.created() == 0 {
+		err = c.askCreated(ctx)
+	}
+	stream := c.cfg.Stream.Name + "." + strconv.FormatInt(c.created(), 36) // one made again counts from 1
+	m, bad := l.message(&c.subjects, stream, int(c.nc.MaxPayload()))
+	if err = cmp.Or(bad, err); err == nil {
 		err = c.put(ctx, m)
 	}
 	if err != nil {

@@ -239,9 +239,9 @@ func TestMalformedNamesAreAnswered(t *testing.T) {
 		if err != nil {
 			t.Fatalf("client %s, id %q: %v", tt.client, tt.id, err)
 		}
-		id := fmt.Sprintf("s%010d", stored.Sequence)
+		id := fmt.Sprintf("s%010dt", stored.Sequence)
 		f, err := broker.DecodeFrame(answer.Data)
-		if err != nil || answer.Subject != "infer.out."+tt.client+"."+id || f.Type != broker.FrameError || f.ID != id ||
+		if err != nil || answer.Subject != "infer.out."+tt.client+"."+f.ID || f.Type != broker.FrameError || !strings.HasPrefix(f.ID, id) ||
 			f.Error.Code != broker.CodeBadRequest || !strings.Contains(f.Error.Message, tt.names) {
 			t.Errorf("client %s, id %q: %s on %s, %v", tt.client, tt.id, answer.Data, answer.Subject, err)
 		}

@@ -10,7 +10,7 @@ import (
 
 // The headers of stored records.
 const (
-	HeaderLease   = "Infer-Lease"   // of a final: <worker>/<epoch>/<attempt>
+	HeaderLease   = "Infer-Lease"   // of a final: <worker>/<epoch>/<attempt>#<sequence>
 	HeaderRequest = "Infer-Request" // of finals and states: 16 hexadecimal digits of the request's hash
 	HeaderExcused = "Infer-Excused" // of states and letters
 	HeaderDigest  = "Infer-Digest"  // of states and letters

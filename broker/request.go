@@ -105,7 +105,10 @@ type Request struct {
 	// Sequence of the message in the request stream; 0 on the core path.
 	Sequence uint64
 	// Hash tells apart requests of one id: the first 8 bytes, big-endian, of the
-	// SHA-256 of subject, a zero byte and payload. 0 on the core path.
+	// SHA-256 of subject, a zero byte and payload; or, if the content type is not
+	// what the payload would be taken for or a version is asked for, of that
+	// SHA-256, a byte for the form (0 MessagePack, 1 JSON, 2 text) and the version.
+	// 0 on the core path.
 	Hash uint64
 	// Raw is the message as it was published, empty on the core path. It shares
 	// its memory with the message, which nobody may change.

@@ -125,6 +125,11 @@ func (c *Conn) queued(ctx context.Context, get []byte) (*Delivery, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read request: %w", err)
 	}
+	if c.created() == 0 {
+		if err := c.askCreated(ctx); err != nil {
+			return nil, fmt.Errorf("read request: %w", err)
+		}
+	}
 	req, bad := c.decoder().durable(message{subject: r.subject, header: r.header, payload: r.data}, r.sequence, r.at, time.Now())
 	lease := &Lease{Epoch: c.epoch(consumerName(req.Model, req.Priority)), Attempt: math.MaxInt32}
 	if n := c.cfg.Stream.MaxDeliver; n > 0 {

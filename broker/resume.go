@@ -145,10 +145,10 @@ func (c *Conn) output(ctx context.Context, client, id string) (out Frame, encodi
 		}
 		for i := range frames {
 			f, err := DecodeFrame(frames[i].Payload)
-			if err != nil {
+			if err != nil || f.ID != id { // not a frame of it
 				continue
 			}
-			out.ID = f.ID
+			out.ID = id
 			encoding = MsgPack
 			if frames[i].Payload[0] == '{' {
 				encoding = JSON

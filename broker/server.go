@@ -25,8 +25,8 @@ const (
 // Defaults of [ServerConfig].
 const (
 	defaultMaxPayload = 1 << 20
-	defaultMaxStore   = 2 << 30 // the request stream and its stores reserve half of it
-	maxMemory         = 1 << 30 // the frames of mode resume reserve half of it
+	defaultMaxStore   = 2 << 30   // the request stream and its stores reserve 456 MiB of it
+	maxMemory         = 128 << 20 // the frames of mode resume reserve half of it
 	maxPending        = 32 << 20
 	readyTimeout      = 10 * time.Second
 )

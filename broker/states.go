@@ -91,7 +91,7 @@ func (c *Conn) SaveStateAsync(s *State, ttl time.Duration) error {
 }
 
 // State returns what is stored of a request, [ErrNotStored] when it is
-// nothing. In a cluster a replica answers.
+// nothing, or malformed. In a cluster a replica answers.
 func (c *Conn) State(ctx context.Context, client, id string) (*State, error) {
 	if err := checkOwner(client, id); err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
@@ -102,7 +102,7 @@ func (c *Conn) State(ctx context.Context, client, id string) (*State, error) {
 	}
 	s, err := c.subjects.storedState(r)
 	if err != nil {
-		return nil, fmt.Errorf("read state: %w", err)
+		return nil, fmt.Errorf("read state: %w", c.asNone(r, err))
 	}
 	return s, nil
 }

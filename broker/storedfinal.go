@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 
@@ -15,9 +16,11 @@ import (
 type StoredFinal struct {
 	// Client and ID name the request. Ids are unique per client.
 	Client, ID string
-	// Worker, Epoch and Attempt name the lease whose holder stored the frame.
-	Worker         string
-	Epoch, Attempt uint64
+	// Worker, Epoch, Attempt and Sequence, that of the message in the request
+	// stream, name the lease whose holder stored the frame. Sequence is 0 in
+	// records that do not say it.
+	Worker                   string
+	Epoch, Attempt, Sequence uint64
 	// Request is the [Request.Hash] of the request that the frame answers: an id
 	// that comes again with something else has another one.
 	Request uint64
@@ -27,9 +30,32 @@ type StoredFinal struct {
 	Frame []byte
 }
 
-// lease names the lease as the record does.
+// lease names the lease as the record does. Without the sequence two messages
+// that are both at their first attempt would have the same lease.
 func (s *StoredFinal) lease() string {
-	return s.Worker + "/" + strconv.FormatUint(s.Epoch, 10) + "/" + strconv.FormatUint(s.Attempt, 10)
+	return s.Worker + "/" + strconv.FormatUint(s.Epoch, 10) + "/" + strconv.FormatUint(s.Attempt, 10) + "#" + strconv.FormatUint(s.Sequence, 10)
+}
+
+// readLease fills in what lease writes. A record may end before the sequence.
+func (s *StoredFinal) readLease(text string) error {
+	rest, attempt, ok := cutLast(text)
+	worker, epoch, also := cutLast(rest)
+	attempt, sequence, numbered := strings.Cut(attempt, "#")
+	s.Worker = worker
+	var err error
+	number := func(to *uint64, text string) {
+		n, parsed := strconv.ParseUint(text, 10, 64)
+		*to, err = n, errors.Join(err, parsed)
+	}
+	number(&s.Epoch, epoch)
+	number(&s.Attempt, attempt)
+	if numbered {
+		number(&s.Sequence, sequence)
+	}
+	if err != nil || !ok || !also || checkName("worker", worker) != nil {
+		return badRecord("%s %q", HeaderLease, clip(text))
+	}
+	return nil
 }
 
 // message returns the record. Storing it fails when there is one.
@@ -62,15 +88,8 @@ func (s subjects) storedFinal(r *record) (*StoredFinal, error) {
 	if f.Request, err = hashOf(r.header); err != nil {
 		return nil, err
 	}
-	rest, attempt, ok := cutLast(headerValue(r.header, HeaderLease))
-	worker, epoch, also := cutLast(rest)
-	f.Worker = worker
-	f.Epoch, err = strconv.ParseUint(epoch, 10, 64)
-	if err == nil {
-		f.Attempt, err = strconv.ParseUint(attempt, 10, 64)
-	}
-	if err != nil || !ok || !also || checkName("worker", worker) != nil {
-		return nil, badRecord("%s %q", HeaderLease, clip(headerValue(r.header, HeaderLease)))
+	if err := f.readLease(headerValue(r.header, HeaderLease)); err != nil {
+		return nil, err
 	}
 	switch t := headerValue(r.header, HeaderContentType); t {
 	case TypeMsgPack:
@@ -93,8 +112,19 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
+// asNone makes of a malformed record none: whoever may publish a request can have
+// the server's receipt stored where a record should be. A good record takes its
+// place.
+func (c *Conn) asNone(r *record, err error) error {
+	if !errors.Is(err, ErrBadRecord) {
+		return err
+	}
+	c.log.Warn("malformed record", slog.String("subject", clip(r.subject)), slog.Uint64("sequence", r.sequence), slog.Any("error", err))
+	return fmt.Errorf("%w: %w", ErrNotStored, err)
+}
+
 // Final returns the stored final of a request, [ErrNotStored] when there is
-// none. In a cluster a replica answers, which may not have yet what was stored
+// none or one that is malformed. In a cluster a replica answers, which may not have yet what was stored
 // a moment ago; [Finals.Store] asks the leader.
 func (c *Conn) Final(ctx context.Context, client, id string) (*StoredFinal, error) {
 	if err := checkOwner(client, id); err != nil {
@@ -106,7 +136,7 @@ func (c *Conn) Final(ctx context.Context, client, id string) (*StoredFinal, erro
 	}
 	f, err := c.subjects.storedFinal(r)
 	if err != nil {
-		return nil, fmt.Errorf("read final: %w", err)
+		return nil, fmt.Errorf("read final: %w", c.asNone(r, err))
 	}
 	return f, nil
 }

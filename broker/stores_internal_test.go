@@ -217,7 +217,7 @@ func TestFinalsBounds(t *testing.T) {
 func TestRequestHash(t *testing.T) {
 	t.Parallel()
 	const want = 0x5c73b506a5f369f7
-	if h := requestHash("infer.req.m.std.me", []byte("x")); h != want {
+	if h := requestHash("infer.req.m.std.me", nil, []byte("x")); h != want {
 		t.Errorf("%#x", h)
 	}
 	now := time.Now()
@@ -230,8 +230,38 @@ func TestRequestHash(t *testing.T) {
 		t.Errorf("core: %+v", r)
 	}
 	// The zero byte separates.
-	if requestHash("a", []byte("bc")) == requestHash("ab", []byte("c")) {
+	if requestHash("a", nil, []byte("bc")) == requestHash("ab", nil, []byte("c")) {
 		t.Error("subject and payload run together")
+	}
+}
+
+// TestRequestHashOfHeaders tells requests apart by what their answer depends on,
+// and by nothing else.
+func TestRequestHashOfHeaders(t *testing.T) {
+	t.Parallel()
+	payload := []byte(`{"input":"x"}`)
+	of := func(pairs ...string) uint64 {
+		h, _ := fuzzHeader(pairs...)
+		return requestHash("infer.req.m.std.me", h, payload)
+	}
+	plain := of()
+	for name, h := range map[string]uint64{
+		"the type that it has": of(HeaderContentType, TypeJSON), "a mode": of(HeaderMode, "final"),
+		"a deadline": of(HeaderDeadline, "1"), "another case": of("content-type", "application/json; charset=utf-8"),
+	} {
+		if h != plain {
+			t.Errorf("%s makes another request", name)
+		}
+	}
+	seen := map[uint64]string{plain: "plain"}
+	for name, h := range map[string]uint64{
+		"text": of(HeaderContentType, TypeText), "version 1": of(HeaderVersion, "1"), "version 2": of(HeaderVersion, "2"),
+		"text of version 1": of(HeaderContentType, TypeText, HeaderVersion, "1"), "msgpack": of(HeaderContentType, TypeMsgPack),
+	} {
+		if other, ok := seen[h]; ok {
+			t.Errorf("%s is %s", name, other)
+		}
+		seen[h] = name
 	}
 }
 

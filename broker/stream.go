@@ -186,12 +186,17 @@ func (s *Stream) receive(m *nats.Msg) {
 		switch absent := m.Header.Get("Status") == "503"; {
 		case absent && lastToken(m.Subject) == s.replies:
 			s.unanswered()
+		case absent && s.realtime:
+			s.push(s.refusal(s.unserved()), false)
 		case absent:
-			s.push(s.refusal(NewError(CodeUnknownModel, "no worker serves model "+s.model)), false)
+			s.absent()
 		}
 		return
 	}
 	if m.Data[0] == '{' {
+		if lastToken(m.Subject) == s.replies && s.streamsTold(m.Data) {
+			return
+		}
 		if e, r, ok := receipt(m.Data); ok {
 			s.receipt(e, r)
 			return

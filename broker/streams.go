@@ -46,13 +46,13 @@ func (c *Conn) EnsureStreams(ctx context.Context, models []string) error {
 }
 
 // ensureStores makes sure that the streams beside the request stream exist. A
-// server that has no room for the frames of mode resume is no failure: they
-// cannot be read back then.
+// server that has no room for the frames of mode resume, or that has them and is
+// away, is no failure: they cannot be read back then.
 func (c *Conn) ensureStores(ctx context.Context) error {
 	for _, s := range c.storeStreams() {
 		err := c.ensure(ctx, s)
-		if err != nil && s.optional && noRoom(err) {
-			c.log.Warn("stream not made, mode resume cannot be read back", slog.String("stream", s.fixed.Name), slog.Any("error", err))
+		if err != nil && s.optional && ctx.Err() == nil && (noRoom(err) || c.passes(err)) {
+			c.log.Warn("stream not there, mode resume cannot be read back", slog.String("stream", s.fixed.Name), slog.Any("error", err))
 			continue
 		}
 		if err != nil {
@@ -135,7 +135,7 @@ func (c *Conn) storeStreams() []stream {
 		{
 			fixed: file(s.advisories(), jetstream.WorkQueuePolicy), subjects: []string{s.advisorySubject("*")},
 			limits: keep("cellmq requests that are delivered no more", s.Replicas,
-				&StoreConfig{MaxMessages: 10_000, MaxBytes: 16 << 20, MaxAge: 24 * time.Hour}, -1, storeWindow),
+				&StoreConfig{MaxMessages: 10_000, MaxBytes: advisoryBytes, MaxAge: 24 * time.Hour}, -1, storeWindow),
 		},
 		{
 			fixed:    jetstream.StreamConfig{Name: s.out(), Storage: jetstream.MemoryStorage, NoAck: true},
@@ -164,6 +164,9 @@ func keep(description string, replicas int, s *StoreConfig, perSubject int64, wi
 // ensure makes sure that a stream exists.
 func (c *Conn) ensure(ctx context.Context, s stream) error {
 	end := time.Now().Add(ensureFor)
+	if s.optional {
+		end = time.Now().Add(ensureWait)
+	}
 	for overwritten, failed := 0, 0; ; {
 		err := c.denials.permitted(ctx, s.fixed.Name, func(ctx context.Context) error { return c.ensureOnce(ctx, s) })
 		if err == nil {
@@ -177,7 +180,7 @@ func (c *Conn) ensure(ctx context.Context, s stream) error {
 			}
 			wait = 50 * time.Millisecond
 		case ctx.Err() != nil || !c.passes(err) || time.Now().After(end):
-			return fmt.Errorf("ensure stream %s: %w", s.fixed.Name, err)
+			return fmt.Errorf("ensure stream %s: %w", s.fixed.Name, c.cfg.Stream.explain(err))
 		default:
 			if failed++; failed == 1 {
 				c.log.Warn("stream not ensured yet", slog.String("stream", s.fixed.Name), slog.Any("error", err))
@@ -195,7 +198,7 @@ func (c *Conn) passes(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
 		switch api.ErrorCode {
-		case apiNoPeers, apiIncomplete, apiUnavailable, apiNotLeader, apiNoResources:
+		case apiNoPeers, apiIncomplete, apiUnavailable, apiNotLeader, apiNoResources, apiOffline:
 			return true
 		}
 		return false
@@ -213,12 +216,27 @@ const (
 	apiNoResources jetstream.ErrorCode = 10023
 	apiNoMemory    jetstream.ErrorCode = 10028
 	apiNoStorage   jetstream.ErrorCode = 10047
+	apiOffline     jetstream.ErrorCode = 10118
 )
 
 func noRoom(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{apiNoResources, apiNoMemory, apiNoStorage, apiNoPeers}, api.ErrorCode)
 }
+
+// explain adds to a refusal for want of room how much room the streams need: the
+// server reserves their limits when they are made.
+func (s *StreamConfig) explain(err error) error {
+	if !noRoom(err) {
+		return err
+	}
+	file := s.MaxBytes + s.Finals.MaxBytes + s.States.MaxBytes + s.Letters.MaxBytes + advisoryBytes
+	return fmt.Errorf("%w (the streams of %s reserve %d MiB of max_file_store and %d MiB of max_memory_store on a server)",
+		err, s.Name, roundUp(file), roundUp(s.Out.MaxBytes))
+}
+
+// roundUp is a size in MiB.
+func roundUp(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
 
 func (c *Conn) ensureOnce(ctx context.Context, s stream) error {
 	ctx, cancel := context.WithTimeout(ctx, ensureWait)
@@ -346,7 +364,27 @@ func (c *Conn) makeConsumer(ctx context.Context, model string, p Priority) error
 	c.mu.Lock()
 	c.epochs[name] = uint64(info.Created.UnixMilli())
 	c.mu.Unlock()
+	return c.askCreated(ctx)
+}
+
+// askCreated asks when the request stream was made. A stream that was made again
+// has no consumers, so whoever makes one must ask.
+func (c *Conn) askCreated(ctx context.Context) error {
+	s, err := c.js.Stream(ctx, c.cfg.Stream.Name)
+	if err != nil {
+		return fmt.Errorf("ask for the creation time of stream %s: %w", c.cfg.Stream.Name, err)
+	}
+	c.mu.Lock()
+	c.made = s.CachedInfo().Created.UnixMilli()
+	c.mu.Unlock()
 	return nil
+}
+
+// created is what askCreated heard; 0: nothing yet.
+func (c *Conn) created() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made
 }
 
 // pause waits for about d, half to one and a half of it.

@@ -3,12 +3,14 @@ package broker_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/broker/brokertest"
 )
 
 // TestStreamTakesWhatIsRead wants a request that no consumer reads to be
@@ -87,5 +89,46 @@ func TestReleasesAreNotCounted(t *testing.T) {
 	}
 	if text, f := read(t, s); text != "x" || f.Attempt != 6 {
 		t.Errorf("%q of attempt %d", text, f.Attempt)
+	}
+}
+
+// TestStreamsNeedLittleRoom wants the streams to fit into a small server, and an
+// error that says how much room there must be where they do not.
+func TestStreamsNeedLittleRoom(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		store int64
+		fits  bool
+	}{
+		{"half a GiB", 512 << 20, true},
+		{"too little", 300 << 20, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			server, err := broker.StartServer(t.Context(), broker.ServerConfig{DataDir: t.TempDir(), Port: broker.PortRandom, MaxStore: tc.store})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(server.Shutdown)
+			conn := brokertest.Connect(t, server, broker.Config{})
+			err = conn.EnsureStreams(t.Context(), []string{"echo"})
+			if tc.fits {
+				if err != nil {
+					t.Fatal(err)
+				}
+				js, err := conn.NATS().JetStream()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := js.StreamInfo("INFER_OUT"); err != nil {
+					t.Errorf("frames of mode resume: %v", err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), "456 MiB of max_file_store and 64 MiB of max_memory_store") {
+				t.Errorf("error %v", err)
+			}
+		})
 	}
 }

@@ -31,7 +31,7 @@ func (w *Worker) admit(d *broker.Delivery) {
 	}
 	wanted := w.table.add(r, now)
 	switch {
-	case w.draining.Load(), w.stuck.Load():
+	case (w.draining.Load() || w.stuck.Load()) && (wanted || d.Err != nil):
 		w.outbox.end(r, errHandBack)
 	case d.Err != nil:
 		w.refuse(r, d.Err)
@@ -187,11 +187,17 @@ func (w *Worker) refuse(r *run, refusal *broker.Error) {
 func (w *Worker) cancel(client, id string, _ uint64) broker.CancelState {
 	runs, state := w.table.find(requestKey{client: client, id: id}, time.Now())
 	for i, r := range runs {
-		switch now := w.outbox.state(r); {
+		now, ends := w.outbox.askCancel(r)
+		switch {
 		case i == 0, now == broker.CancelAdmitted, state == broker.CancelFinished:
 			state = now
 		}
-		w.stop(r, errCancelled)
+		if ends {
+			w.runtime.Cancel(r.seq, errCancelled)
+		}
+	}
+	if state == broker.CancelUnknown {
+		w.table.await(requestKey{client: client, id: id}, time.Now())
 	}
 	return state
 }

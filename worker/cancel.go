@@ -102,6 +102,13 @@ func (t *table) find(key requestKey, now time.Time) ([]*run, broker.CancelState)
 	return nil, broker.CancelUnknown
 }
 
+// await leaves a tombstone for a request that comes again.
+func (t *table) await(key requestKey, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tombstones.add(key, now)
+}
+
 // ofStream returns the run that a token stream belongs to, or nil.
 func (t *table) ofStream(s *broker.TokenStream) *run {
 	t.mu.Lock()

@@ -24,6 +24,9 @@ type ending struct {
 	// code of a frame that is an error.
 	code  broker.Code
 	asked bool // a record is being written
+	// storeBy is when the frame is sent though it is not stored; zero before the
+	// first try.
+	storeBy time.Time
 	// delay of a hand-back.
 	delay time.Duration
 }
@@ -51,6 +54,7 @@ type word struct {
 
 // conclude decides how a run ends, and sends what is left of its output.
 func (p *publisher) conclude(r *run, now time.Time) (*ending, error) {
+	p.outbox.cancelled(r)
 	switch {
 	case r.stored != nil:
 		return p.repeatOf(r, r.stored)
@@ -66,17 +70,22 @@ func (p *publisher) conclude(r *run, now time.Time) (*ending, error) {
 		return p.final(r, broker.FinishDeadline, now)
 	case errors.Is(r.err, errClientGone):
 		return p.final(r, broker.FinishClientGone, now)
-	case errors.Is(r.err, errHandBack), errors.Is(r.err, cellrt.ErrStopped), errors.Is(r.err, cellrt.ErrCheckpoint):
-		return p.handBack(r, handBackDelay, shuttingDown())
 	case errors.Is(r.err, cellrt.ErrNoSlot):
 		return p.handBack(r, noSlotDelay, &broker.Error{
 			Code: broker.CodeBusy, Message: "no free slot", Retryable: true, RetryAfter: noSlotDelay,
 		})
+	case handsBack(r.err):
+		return p.handBack(r, handBackDelay, shuttingDown())
 	case errors.Is(r.err, cellrt.ErrNumerical):
 		return p.failure(r, broker.NewError(broker.CodeNumericalError, "the model's output is not a number for this input"))
 	default:
 		return p.failure(r, broker.NewError(broker.CodeInternal, "the model could not finish this input"))
 	}
+}
+
+// handsBack reports whether a run that ends with err has another attempt.
+func handsBack(err error) bool {
+	return errors.Is(err, errHandBack) || errors.Is(err, cellrt.ErrStopped) || errors.Is(err, cellrt.ErrCheckpoint) || errors.Is(err, cellrt.ErrNoSlot)
 }
 
 func shuttingDown() *broker.Error {
@@ -160,7 +169,7 @@ func idInUse() *broker.Error {
 // handBack returns a durable request to the queue. A core request has no
 // queue: its client gets the refusal and decides.
 func (p *publisher) handBack(r *run, delay time.Duration, refusal *broker.Error) (*ending, error) {
-	if r.delivery.Lease.Core() {
+	if !r.req.Durable {
 		return p.failure(r, refusal)
 	}
 	return &ending{step: stepExcuse, outcome: outcomeHandedBack, delay: delay}, nil

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -146,6 +147,44 @@ func (o *outbox) askStop(r *run, cause error) (cancel bool) {
 	return r.submitted
 }
 
+// askCancel is askStop for a cancellation, which also takes the place of a
+// hand-back, as long as the request has not gone back. The state is the one that
+// the cancellation met.
+func (o *outbox) askCancel(r *run) (state broker.CancelState, cancel bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	state = r.cancelState()
+	cancel = r.stopCause == nil && r.submitted
+	if r.stopCause == nil || errors.Is(r.stopCause, errHandBack) {
+		r.stopCause = errCancelled
+	}
+	return state, cancel
+}
+
+// cancelled turns the end of a run that would go back to the queue into a
+// cancellation, if somebody has asked for one.
+func (o *outbox) cancelled(r *run) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !r.goesBack() || !errors.Is(r.stopCause, errCancelled) {
+		return false
+	}
+	r.err = errCancelled
+	return true
+}
+
+// release says that a run goes back to the queue now, unless somebody has
+// cancelled it.
+func (o *outbox) release(r *run) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if errors.Is(r.stopCause, errCancelled) {
+		return false
+	}
+	r.released = true
+	return true
+}
+
 // stopAsked returns why a run should stop, nil when nobody has asked.
 func (o *outbox) stopAsked(r *run) error {
 	o.mu.Lock()
@@ -153,18 +192,25 @@ func (o *outbox) stopAsked(r *run) error {
 	return r.stopCause
 }
 
-// state says how far a run is to those who want to cancel it.
-func (o *outbox) state(r *run) broker.CancelState {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// cancelState says how far a run is to those who want to cancel it. One whose end
+// has no frame of this worker's is not finished: a request that goes back to the
+// queue can be cancelled until it is gone, and then it is as unknown here as one
+// whose lease is lost. The caller holds the lock.
+func (r *run) cancelState() broker.CancelState {
 	switch {
-	case r.ended:
+	case r.released, r.ended && errors.Is(r.err, errLeaseLost):
+		return broker.CancelUnknown
+	case r.ended && !r.goesBack():
 		return broker.CancelFinished
 	case r.submitted:
 		return broker.CancelRunning
 	}
 	return broker.CancelAdmitted
 }
+
+// goesBack reports whether the run ends with a hand-back. The caller holds the
+// lock or is the publisher.
+func (r *run) goesBack() bool { return handsBack(r.err) && r.req.Durable }
 
 func (o *outbox) mark(r *run) {
 	if !r.queued {

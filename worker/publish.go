@@ -14,7 +14,7 @@ type publisher struct {
 	outbox   *outbox
 	interval time.Duration // between token frames of a run
 	beat     time.Duration // longest silence
-	patience time.Duration // how long a refused terminal frame is retried
+	patience time.Duration // how long a refused terminal frame is retried: an ack wait
 	stop     func(r *run, cause error)
 	closed   func(r *run, outcome string, now time.Time)
 	session  func() uint64 // counts connections; nil: there is one
@@ -22,6 +22,7 @@ type publisher struct {
 
 	takeovers
 	connected uint64 // the connection, in this turn
+	storeless bool   // the last final could not be stored
 	news      []*run
 	live      []*run
 
@@ -138,9 +139,9 @@ func (p *publisher) serve(r *run, now time.Time) bool {
 	}
 	if r.session != p.connected {
 		// What the connection before had taken may be lost with it.
-		r.session, r.repeat = p.connected, r.repeat || r.sent.tokens > 0
+		r.session, r.repeat, r.repeated = p.connected, r.repeat || r.sent.tokens > 0, time.Time{}
 	}
-	if r.repeat {
+	if r.repeat && now.Sub(r.repeated) >= repeatEvery {
 		p.again(r, now)
 	}
 	tokens := len(r.view) > r.sent.tokens

@@ -10,6 +10,10 @@ import (
 	"github.com/cellmq/cellmq/broker"
 )
 
+// deadWait bounds how long the final of a request that nobody will run may take
+// to be stored: longer than an election.
+const deadWait = 15 * time.Second
+
 // reconcile ends the requests that the server delivers no more, until ctx ends.
 // All workers share them.
 func (w *Worker) reconcile(ctx context.Context) {
@@ -91,23 +95,29 @@ func (w *Worker) answerDead(ctx context.Context, d *broker.Delivery, stream *bro
 	return stream.Replay(verdict.Other.Frame)
 }
 
-// storeDead stores a final and waits for the verdict.
+// storeDead stores a final and waits for the verdict. One that cannot be stored
+// while there is a connection counts as stored.
 func (w *Worker) storeDead(ctx context.Context, d *broker.Delivery, frame []byte) (broker.Verdict, error) {
 	r, verdicts := d.Request, make(chan broker.Verdict, 1)
-	until, ok := ctx.Deadline()
-	if !ok {
-		until = time.Now().Add(apologyWait)
+	until := time.Now().Add(deadWait)
+	if end, ok := ctx.Deadline(); ok && end.Before(until.Add(excuseWait)) {
+		until = end.Add(-excuseWait)
 	}
 	err := w.finals.Store(&broker.StoredFinal{
 		Client: r.Client, ID: r.ID, Worker: w.cfg.Name, Epoch: d.Lease.Epoch, Attempt: d.Lease.Attempt,
-		Request: r.Hash, Encoding: r.Encoding, Frame: frame,
+		Sequence: r.Sequence, Request: r.Hash, Encoding: r.Encoding, Frame: frame,
 	}, until, func(v broker.Verdict) { verdicts <- v })
 	if err != nil {
 		return broker.Verdict{}, fmt.Errorf("end request %d: %w", r.Sequence, err)
 	}
 	select {
 	case v := <-verdicts:
-		return v, v.Err
+		switch {
+		case v.Err == nil, errors.Is(v.Err, broker.ErrClosed), !w.conn.Connected():
+			return v, v.Err
+		}
+		w.unstored(r, v.Err) // its client hears it all the same
+		return broker.Verdict{Mine: true}, nil
 	case <-ctx.Done():
 		return broker.Verdict{}, ctx.Err()
 	}

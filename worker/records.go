@@ -26,13 +26,16 @@ type archive struct {
 var _ records = (*archive)(nil)
 
 // store implements [records].
-func (a *archive) store(r *run) error {
+func (a *archive) store(r *run, until time.Time) error {
 	w, lease := a.worker, r.delivery.Lease
 	began := time.Now()
+	if end := lease.Deadline(); end.Before(until) {
+		until = end
+	}
 	return a.finals.Store(&broker.StoredFinal{
 		Client: r.req.Client, ID: r.req.ID, Worker: w.cfg.Name, Epoch: lease.Epoch, Attempt: lease.Attempt,
-		Request: r.req.Hash, Encoding: r.req.Encoding, Frame: r.end.frame.Frame,
-	}, lease.Deadline(), func(v broker.Verdict) {
+		Sequence: r.req.Sequence, Request: r.req.Hash, Encoding: r.req.Encoding, Frame: r.end.frame.Frame,
+	}, until, func(v broker.Verdict) {
 		w.metrics.storeWait.Observe(time.Since(began).Seconds())
 		w.outbox.tell(r, word{verdict: v})
 	})
@@ -145,7 +148,9 @@ func (a *archive) state(ctx context.Context, r *run) (*broker.State, error) {
 func (a *archive) fenced() { a.worker.metrics.fenced.Inc() }
 
 // unstored implements [records].
-func (a *archive) unstored(r *run, err error) {
-	a.worker.metrics.unstored.Inc()
-	a.worker.log.LogAttrs(context.Background(), slog.LevelError, "final not stored", slog.String("request_id", r.req.ID), slog.Any("error", err))
+func (a *archive) unstored(r *run, err error) { a.worker.unstored(r.req, err) }
+
+func (w *Worker) unstored(r *broker.Request, err error) {
+	w.metrics.unstored.Inc()
+	w.log.LogAttrs(context.Background(), slog.LevelError, "final not stored", slog.String("request_id", r.ID), slog.Any("error", err))
 }

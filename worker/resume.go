@@ -6,6 +6,10 @@ import (
 	"github.com/cellmq/cellmq/broker"
 )
 
+// repeatEvery is the shortest time between two repetitions of one run: however
+// often readers ask, they share them. A new connection does not wait for it.
+const repeatEvery = 250 * time.Millisecond
+
 // resume is the endpoint of resume requests: it has the publisher repeat the
 // output of a request that runs here, on the request's own stream, in order with
 // its other frames.
@@ -36,7 +40,7 @@ func (o *outbox) askRepeat(r *run) {
 // again repeats a run's output: all of it that is decoded. Without any, a
 // heartbeat says that it runs.
 func (p *publisher) again(r *run, now time.Time) {
-	r.repeat, r.last = false, now
+	r.repeat, r.repeated, r.last = false, now, now
 	if len(r.ids) == 0 {
 		_ = r.stream.Heartbeat(r.phase()) // asked for again if it is missed
 		return

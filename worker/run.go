@@ -55,32 +55,34 @@ type run struct {
 	err         error // why it ended, when not by itself
 	queued      bool  // waits in the outbox
 	submitted   bool  // the runtime has the sequence
-	stopCause   error // first cause somebody wanted it stopped for
+	stopCause   error // first cause somebody wanted it stopped for, or a cancellation after a hand-back
+	released    bool  // it goes back to the queue, nobody can cancel it here any more
 	repeatAsked bool  // a reader lacks what was sent
 	word        *word
 	checkpoint  *cellrt.Checkpoint // the latest
 
 	// The publisher's.
-	view    []cellrt.Token // what it has collected of tokens
-	over    bool           // what it has collected of ended
-	draft   []cellrt.Token // what it has collected of proposal
-	drafted int            // revision of draft
-	shown   int            // revision sent last
-	joined  bool           // accepted was due
-	repeat  bool           // what was sent is to be sent again
-	text    *tokenizer.Text
-	decoded strings.Builder    // text of the tokens decoded
-	ids     []int32            // ids of the tokens decoded
-	sent    mark               // how much of both the connection has taken
-	session uint64             // the connection that took it
-	last    time.Time          // of the last frame
-	end     *ending            // how it ends, once that is decided
-	heard   *word              // what it has collected of word
-	saved   *cellrt.Checkpoint // what it has collected of checkpoint
-	kept    *cellrt.Checkpoint // the latest of these that it had stored
-	retryAt time.Time          // next try to close after a refusal
-	giveUp  time.Time          // no more tries after this; zero before the first
-	mute    error              // why it says nothing any more: taken over, or answered
+	view     []cellrt.Token // what it has collected of tokens
+	over     bool           // what it has collected of ended
+	draft    []cellrt.Token // what it has collected of proposal
+	drafted  int            // revision of draft
+	shown    int            // revision sent last
+	joined   bool           // accepted was due
+	repeat   bool           // what was sent is to be sent again
+	repeated time.Time      // when it was
+	text     *tokenizer.Text
+	decoded  strings.Builder    // text of the tokens decoded
+	ids      []int32            // ids of the tokens decoded
+	sent     mark               // how much of both the connection has taken
+	session  uint64             // the connection that took it
+	last     time.Time          // of the last frame
+	end      *ending            // how it ends, once that is decided
+	heard    *word              // what it has collected of word
+	saved    *cellrt.Checkpoint // what it has collected of checkpoint
+	kept     *cellrt.Checkpoint // the latest of these that it had stored
+	retryAt  time.Time          // next try to close after a refusal
+	giveUp   time.Time          // no more tries after this; zero before the first
+	mute     error              // why it says nothing any more: taken over, or answered
 }
 
 // mark is a place in a run's output.

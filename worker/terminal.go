@@ -11,13 +11,16 @@ import (
 // refused.
 const closeRetry = 100 * time.Millisecond
 
+// storeWaits is how many ack waits a final has to be stored.
+const storeWaits = 3
+
 // records is what the publisher writes before it tells a client how its
 // request ended. Nothing of it blocks: what became of a record comes through the
 // outbox, later.
 type records interface {
-	// store stores the terminal frame, as long as the lease lasts. An error
-	// means that there will be no answer.
-	store(r *run) error
+	// store stores the terminal frame, as long as the lease lasts and not longer
+	// than until. An error means that there will be no answer.
+	store(r *run, until time.Time) error
 	// letter writes a dead letter.
 	letter(r *run)
 	// excuse writes down that the attempt is no failure.
@@ -120,6 +123,9 @@ func (p *publisher) advance(r *run, now time.Time) bool {
 		}
 		e.step = stepRelease // without a record it costs an attempt
 	case stepRelease:
+		if !p.outbox.release(r) {
+			return p.reconsider(r, now)
+		}
 		if r.seq != nil && r.req.Mode != broker.ModeFinal {
 			_ = r.stream.Retry()
 		} else {
@@ -128,6 +134,17 @@ func (p *publisher) advance(r *run, now time.Time) bool {
 		_ = r.delivery.Lease.Release(e.delay) // unreleased, the lease runs out
 		e.step = stepDone
 	}
+	return true
+}
+
+// reconsider ends a run that was cancelled before it was handed back.
+func (p *publisher) reconsider(r *run, now time.Time) bool {
+	end, err := p.conclude(r, now)
+	if err != nil {
+		r.stream.Abandon()
+		end = &ending{step: stepDone, outcome: outcomeUnsent}
+	}
+	r.end = end
 	return true
 }
 
@@ -163,8 +180,11 @@ func (p *publisher) storeFinal(r *run, now time.Time) bool {
 		e.step = stepSend
 		return true
 	}
+	if e.storeBy.IsZero() {
+		e.storeBy = now.Add(p.storing())
+	}
 	var refused error
-	a := p.ask(r, func(r *run) { refused = p.records.store(r) })
+	a := p.ask(r, func(r *run) { refused = p.records.store(r, e.storeBy) })
 	if refused != nil {
 		e.asked = false
 		a = &word{verdict: broker.Verdict{Err: refused}}
@@ -173,20 +193,34 @@ func (p *publisher) storeFinal(r *run, now time.Time) bool {
 	case a == nil:
 		return false
 	case a.verdict.Mine:
+		p.storeless = false
 		e.step = stepSend
 	case a.verdict.Other != nil:
+		p.storeless = false
 		return p.yield(r, a.verdict.Other)
-	case errors.Is(a.verdict.Err, broker.ErrNoVerdict), errors.Is(a.verdict.Err, broker.ErrStoreFull):
+	case now.Before(e.storeBy) && (errors.Is(a.verdict.Err, broker.ErrNoVerdict) || errors.Is(a.verdict.Err, broker.ErrStoreFull)):
 		r.retryAt = now.Add(closeRetry) // as long as the lease lasts
 		return false
 	case errors.Is(a.verdict.Err, broker.ErrClosed):
 		return p.later(r, now)
 	default:
-		// The server takes no such final, now or ever. Its client hears it all the same.
+		// The server takes no such final, ever or for too long. Its client hears it all the same.
+		p.storeless = true
 		p.records.unstored(r, a.verdict.Err)
 		e.step = stepSend
 	}
 	return true
+}
+
+// storing is how long a final may take to be stored: longer than an election and
+// than a lease, so that a worker that is cut off falls silent before. Once a
+// final could not be stored the next ones have less time, until one is: a store
+// that is gone would else hold every slot for all of it.
+func (p *publisher) storing() time.Duration {
+	if p.storeless {
+		return p.patience / 4
+	}
+	return storeWaits * p.patience
 }
 
 // yield gives way to what another lease has answered.

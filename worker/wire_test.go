@@ -107,8 +107,8 @@ func TestDurableJSON(t *testing.T) {
 		t.Fatalf("acknowledgement %s: %v", m.Data, err)
 	}
 	got := untilTerminal(t, frames)
-	if want := fmt.Sprintf("s%010d", ack.Seq); got[0].ID != want {
-		t.Errorf("id %s, want %s", got[0].ID, want)
+	if want := fmt.Sprintf("s%010dt", ack.Seq); !strings.HasPrefix(got[0].ID, want) {
+		t.Errorf("id %s, want %s and a time", got[0].ID, want)
 	}
 	final := got[len(got)-1]
 	if final.Text != "HH EH1 L OW0" || final.Attempt != 1 || final.Epoch == 0 {

@@ -3,9 +3,12 @@
 package chaos_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -45,15 +48,7 @@ func TestChaos(t *testing.T) {
 	}
 	before := make([]map[string]float64, len(f.workers))
 	for i, w := range f.workers {
-		var err error
-		if before[i], err = w.gauges(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{"cellmq_free_slots", "cellmq_running_requests", "go_goroutines", "process_open_fds", "process_resident_memory_bytes"} {
-			if _, ok := before[i][name]; !ok {
-				t.Fatalf("no metric %s", name)
-			}
-		}
+		before[i] = settled(t, w)
 	}
 	stop := f.run(t.Context())
 	start := time.Now()
@@ -68,8 +63,53 @@ func TestChaos(t *testing.T) {
 	}
 	compare(t, asks, calm, got)
 	checkStreams(t, cluster.URL(), n)
+	sums := map[string]float64{}
 	for i, w := range f.workers {
-		checkWorker(t, w, before[i])
+		g := checkWorker(t, w, before[i])
+		for _, name := range []string{"cellmq_checkpoints_stored_total", "cellmq_restored_total", "cellmq_fenced_total", "cellmq_redeliveries_total"} {
+			sums[name] += g[name]
+		}
+		if err := w.kill(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("the last process of each worker: %v", sums)
+	checkLogs(t, asks, calm)
+}
+
+// checkLogs wants no input and no output of a client in the logs of the workers,
+// which write at level debug.
+func checkLogs(t *testing.T, asks []ask, calm []*outcome) {
+	t.Helper()
+	const short = 20 // as short a text may be there by chance
+	var texts []string
+	for i := range asks {
+		for _, text := range []string{asks[i].input, calm[i].final.Text} {
+			if len(text) >= short {
+				texts = append(texts, text)
+			}
+		}
+	}
+	logs, err := filepath.Glob(filepath.Join(t.ArtifactDir(), "*.log"))
+	if err != nil || len(logs) < 4 || len(texts) == 0 {
+		t.Fatalf("%d logs, %d texts: %v", len(logs), len(texts), err)
+	}
+	size := 0
+	for _, name := range logs {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += len(b)
+		for _, text := range texts {
+			if at := bytes.Index(b, []byte(text)); at >= 0 {
+				t.Errorf("%s has the text of a client: %q", filepath.Base(name), b[max(0, at-80):min(len(b), at+len(text))])
+				break
+			}
+		}
+	}
+	if size < 100*len(asks) { // a line for each request at least
+		t.Errorf("the logs have %d bytes for %d requests", size, len(asks))
 	}
 }
 
@@ -198,14 +238,52 @@ func checkStreams(t *testing.T, url string, n int) {
 	}
 }
 
-// checkWorker wants an idle worker to hold what it held when it was new.
-func checkWorker(t *testing.T, w *member, before map[string]float64) {
+// settled waits until a new worker has all that an idle one has, and returns the
+// most that it held of each. It takes requests before it has asked all its
+// queues, each of which has a subscription, with a goroutine, from its first
+// question on.
+func settled(t *testing.T, w *member) map[string]float64 {
 	t.Helper()
-	eventually(t, "worker "+w.name+" holds nothing", func(ctx context.Context) error {
+	const still = 10 // looks without anything new
+	held := []string{"cellmq_free_slots", "cellmq_running_requests", "go_goroutines", "process_open_fds", "process_resident_memory_bytes"}
+	most, same := map[string]float64{}, 0
+	eventually(t, "worker "+w.name+" has settled", func(ctx context.Context) error {
 		g, err := w.gauges(ctx)
 		if err != nil {
 			return err
 		}
+		same++
+		if g["go_goroutines"] > most["go_goroutines"] || g["process_open_fds"] > most["process_open_fds"] {
+			same = 0
+		}
+		for _, name := range held {
+			v, ok := g[name]
+			if !ok {
+				return fmt.Errorf("no metric %s", name)
+			}
+			most[name] = max(most[name], v)
+		}
+		if same < still {
+			return fmt.Errorf("%v goroutines, %v open files", most["go_goroutines"], most["process_open_fds"])
+		}
+		return nil
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	return most
+}
+
+// checkWorker wants an idle worker to hold what it held when it was new. One that
+// does not says what it does instead, and ends. The metrics are its last.
+func checkWorker(t *testing.T, w *member, before map[string]float64) (g map[string]float64) {
+	t.Helper()
+	ok := eventually(t, "worker "+w.name+" holds nothing", func(ctx context.Context) error {
+		now, err := w.gauges(ctx)
+		if err != nil {
+			return err
+		}
+		g = now
 		const mebibyte = 1 << 20
 		switch {
 		case g["cellmq_running_requests"] != 0 || g["cellmq_free_slots"] != before["cellmq_free_slots"]:
@@ -219,25 +297,33 @@ func checkWorker(t *testing.T, w *member, before map[string]float64) {
 		}
 		return nil
 	})
+	if !ok {
+		t.Logf("worker %s:\n%s", w.name, w.goroutines())
+	}
+	return g
 }
 
-// eventually asks until there is no error.
-func eventually(t *testing.T, what string, ask func(context.Context) error) {
+// eventually asks until there is no error, and reports whether that came.
+func eventually(t *testing.T, what string, ask func(context.Context) error) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
 		err := ask(ctx)
 		if err == nil {
-			return
+			return true
+		}
+		if ctx.Err() == nil { // what comes after is the end of the wait
+			last = err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Errorf("%s: not within %v: %v", what, patience, err)
-			return
+			t.Errorf("%s: not within %v: %v", what, patience, last)
+			return false
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (m *member) goroutines() string {
 	case <-time.After(10 * time.Second):
 	}
 	output := m.process.Output()
-	return output[max(0, len(output)-64<<10):]
+	return output[max(0, len(output)-256<<10):]
 }
 
 // pause stops the process for a while and lets it go on.

@@ -39,8 +39,10 @@ type sender struct {
 // repeat publishes a request that is stored a second time.
 func (c *sender) repeat(a *ask) {
 	m := nats.NewMsg("infer.req." + a.model + "." + string(a.options.Priority) + "." + c.client.Name())
-	m.Header.Set(nats.MsgIdHdr, a.options.ID)
-	m.Data = []byte("the server knows the id")
+	m.Header.Set(broker.HeaderID, a.options.ID)
+	m.Header.Set(broker.HeaderContentType, a.options.ContentType)
+	m.Header.Set(broker.HeaderMode, string(a.options.Mode))
+	m.Data = a.options.Payload
 	_ = c.nc.PublishMsg(m) // nobody misses it
 }
 

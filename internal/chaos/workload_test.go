@@ -3,10 +3,13 @@
 package chaos_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
+
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cellmq/cellmq/broker"
 )
@@ -14,6 +17,7 @@ import (
 // ask is a request of the workload.
 type ask struct {
 	model   string
+	input   string
 	options broker.RequestOptions
 	// twice: the client publishes it a second time.
 	twice bool
@@ -27,10 +31,10 @@ func workload(seed uint64, n int) []ask {
 	for i := range asks {
 		a := ask{twice: r.IntN(8) == 0}
 		a.options = broker.RequestOptions{
-			ID:       fmt.Sprintf("chaos%08d", i),
-			Priority: pick(r, broker.High, broker.Std, broker.Std, broker.Low),
-			Mode:     pick(r, broker.ModeStream, broker.ModeStream, broker.ModeStream, broker.ModeResume, broker.ModeFinal),
-			Encoding: pick(r, broker.MsgPack, broker.MsgPack, broker.JSON),
+			ID:          fmt.Sprintf("chaos%08d", i),
+			Priority:    pick(r, broker.High, broker.Std, broker.Std, broker.Low),
+			Mode:        pick(r, broker.ModeStream, broker.ModeStream, broker.ModeStream, broker.ModeResume, broker.ModeFinal),
+			ContentType: pick(r, broker.TypeMsgPack, broker.TypeMsgPack, broker.TypeJSON),
 		}
 		var input string
 		var params broker.Params
@@ -45,10 +49,41 @@ func workload(seed uint64, n int) []ask {
 		default:
 			a.model, input, params = "kjv-lm", phrase(r, 1+r.IntN(8)), generation(r)
 		}
-		a.options.Input, a.options.Params = broker.Input{Text: input}, params
+		a.input, a.options.Payload = input, payload(a.options.ContentType, input, &params)
 		asks[i] = a
 	}
 	return asks
+}
+
+// payload encodes a request.
+func payload(contentType, input string, p *broker.Params) []byte {
+	keys := map[string]any{"input": input, "ramps": p.Ramps}
+	if len(p.Stop) > 0 {
+		keys["stop"] = p.Stop
+	}
+	set(keys, "max_tokens", p.MaxTokens)
+	set(keys, "temperature", p.Temperature)
+	set(keys, "top_k", p.TopK)
+	set(keys, "top_p", p.TopP)
+	set(keys, "seed", p.Seed)
+	set(keys, "beam_width", p.BeamWidth)
+	set(keys, "n_best", p.NBest)
+	set(keys, "logprobs", p.LogProbs)
+	encode := msgpack.Marshal
+	if contentType == broker.TypeJSON {
+		encode = json.Marshal
+	}
+	b, err := encode(keys)
+	if err != nil {
+		panic(err) // texts and numbers
+	}
+	return b
+}
+
+func set[T any](keys map[string]any, name string, value *T) {
+	if value != nil {
+		keys[name] = *value
+	}
 }
 
 // generation is how a language model is to go on: greedily, by chance, by
