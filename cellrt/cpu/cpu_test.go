@@ -145,7 +145,7 @@ func TestLoadBoundsState(t *testing.T) {
 	for _, tc := range []struct {
 		slots int
 		ok    bool
-	}{{0, false}, {-1, false}, {1, true}, {10, true}, {11, false}, {1 << 40, false}} {
+	}{{0, false}, {-1, false}, {1, true}, {10, true}, {11, false}, {math.MaxInt, false}} {
 		if _, err := b.Load(p, tc.slots); (err == nil) != tc.ok {
 			t.Errorf("%d slots: error %v, want ok %t", tc.slots, err, tc.ok)
 		}
