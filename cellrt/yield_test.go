@@ -1,6 +1,7 @@
 package cellrt_test
 
 import (
+	"math"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -37,7 +38,7 @@ func TestReceiverRunsOnOneCore(t *testing.T) { // not parallel: it takes cores a
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Submit(cellrt.NewSequence(m, &countGraph{cell: p.Cells[0], left: 1 << 40}, cellrt.SequenceOptions{})); err != nil {
+	if err := s.Submit(cellrt.NewSequence(m, &countGraph{cell: p.Cells[0], left: math.MaxInt32}, cellrt.SequenceOptions{})); err != nil {
 		t.Fatal(err)
 	}
 	stop := s.start(t)

@@ -56,7 +56,7 @@ type config struct {
 	ModelType string `json:"model_type"`
 	Task      string `json:"task"`
 	Version   string `json:"version"`
-	// Weights names the weight type that the author chose; empty is f32.
+	// Weights names the weight type that the author chose; empty or null is f32.
 	Weights string `json:"weights"`
 	// Tokenizer is for both sides where a side does not name its own.
 	Tokenizer       *tokenizer.Config `json:"tokenizer"`
@@ -125,7 +125,7 @@ func load(fsys fs.FS, name string) (*Model, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, &ConfigError{File: configFile, Err: brief.Error(err)}
+		return nil, unreadableConfig(err)
 	}
 	if len(c.Version) > maxTextBytes || len(c.Task) > maxTextBytes {
 		return nil, &ConfigError{File: configFile, Field: "version, task", Err: fmt.Errorf("at most %d bytes wanted", maxTextBytes)}
@@ -145,8 +145,7 @@ func load(fsys fs.FS, name string) (*Model, error) {
 	case FamilyTree:
 		err = m.loadTree(fsys, c, text)
 	default:
-		err = &ConfigError{File: configFile, Field: "model_type", Err: fmt.Errorf("%.32q, one of %s wanted",
-			c.ModelType, strings.Join([]string{FamilyLM, FamilySeq2Seq, FamilyClassifier, FamilyTree}, ", "))}
+		err = &ConfigError{File: configFile, Field: "model_type", Err: fmt.Errorf("%.32q, %s wanted", c.ModelType, oneFamily())}
 	}
 	if err != nil {
 		return nil, err
@@ -159,6 +158,31 @@ func load(fsys fs.FS, name string) (*Model, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// oneFamily says what values model_type can have.
+func oneFamily() string {
+	return "one of " + strings.Join([]string{FamilyLM, FamilySeq2Seq, FamilyClassifier, FamilyTree}, ", ")
+}
+
+// unreadableConfig is the error for a configuration that could not be read. Where
+// a text is wanted and something else stands, it names the key.
+func unreadableConfig(err error) error {
+	e, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return &ConfigError{File: configFile, Err: brief.Error(err)}
+	}
+	wanted := "a string"
+	switch e.Field {
+	case "weights":
+		wanted = oneWeightType
+	case "model_type":
+		wanted = oneFamily()
+	case "task", "version", "segment":
+	default:
+		return &ConfigError{File: configFile, Err: brief.Error(err)}
+	}
+	return &ConfigError{File: configFile, Field: e.Field, Err: fmt.Errorf("%.32s, %s wanted", e.Value, wanted)}
 }
 
 // loadWeights reads the model's tensors.

@@ -34,6 +34,9 @@ func (m *Model) Version() string {
 	return m.version + weightMark + m.Weights().String()
 }
 
+// oneWeightType says what values weights can have.
+const oneWeightType = "one of f32, bf16, int8"
+
 // weights returns the weight type that the configuration asks for, and checks
 // that its version does not pretend to one.
 func (c config) weights() (cellrt.Weights, error) {
@@ -51,5 +54,5 @@ func (c config) weights() (cellrt.Weights, error) {
 			return w, nil
 		}
 	}
-	return 0, &ConfigError{File: configFile, Field: "weights", Err: fmt.Errorf("%.32q, one of f32, bf16, int8 wanted", c.Weights)}
+	return 0, &ConfigError{File: configFile, Field: "weights", Err: fmt.Errorf("%.32q, %s wanted", c.Weights, oneWeightType)}
 }

@@ -19,14 +19,10 @@ type Inspector interface {
 }
 
 // Run tests the backends that open returns, with programs of the given weight
-// type; open may return the same one each time. It counts allocations, so the
-// calling test must not be parallel.
+// type; open may return the same one each time.
 func Run(t *testing.T, weights cellrt.Weights, open func(testing.TB) cellrt.Backend) {
 	t.Helper()
-	weighted := func(tb testing.TB) cellrt.Backend {
-		tb.Helper()
-		return withWeights{open(tb), weights}
-	}
+	weighted := with(weights, open)
 	t.Run("operations", func(t *testing.T) { testOperations(t, weighted, weights) })
 	t.Run("stores", func(t *testing.T) { testStores(t, weighted, weights) })
 	t.Run("random cells", func(t *testing.T) { testRandomCells(t, weighted, weights) })
@@ -36,7 +32,23 @@ func Run(t *testing.T, weights cellrt.Weights, open func(testing.TB) cellrt.Back
 	t.Run("loads come before later stores", func(t *testing.T) { testStoreOrder(t, weighted) })
 	t.Run("poisoned row", func(t *testing.T) { testPoisonedRow(t, weighted) })
 	t.Run("greedy", func(t *testing.T) { testGreedy(t, weighted) })
-	t.Run("allocations", func(t *testing.T) { testAllocations(t, weighted) })
+}
+
+// RunAllocations tests that batches no larger than one before allocate nothing,
+// on the backend that open returns, with a program of the given weight type. It
+// counts the allocations of the whole process, so the calling test must not be
+// parallel.
+func RunAllocations(t *testing.T, weights cellrt.Weights, open func(testing.TB) cellrt.Backend) {
+	t.Helper()
+	testAllocations(t, with(weights, open))
+}
+
+// with returns a function that opens a backend for programs of a weight type.
+func with(weights cellrt.Weights, open func(testing.TB) cellrt.Backend) func(testing.TB) cellrt.Backend {
+	return func(tb testing.TB) cellrt.Backend {
+		tb.Helper()
+		return withWeights{open(tb), weights}
+	}
 }
 
 // withWeights loads programs with another weight type.

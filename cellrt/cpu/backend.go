@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/cellmq/cellmq/cellrt"
@@ -29,7 +30,9 @@ type Config struct {
 	SplitWork int
 	// Spin is how long the threads of a runner stay awake after a batch.
 	// Default 100 microseconds, what it takes to wake them. A negative value
-	// parks them at once, which suits a container with a processor quota.
+	// parks them at once, which suits a container with a processor quota. Within
+	// a batch that they share, threads stay awake whatever the value is, also
+	// while they have nothing to do.
 	Spin time.Duration
 }
 
@@ -85,8 +88,9 @@ func (b *Backend) ISA() string {
 
 // Load packs a program's weights, of which it keeps no reference but to
 // embedding tables and biases, and allocates its arena. It fails when the arena
-// would be larger than MaxStateBytes and when the configured tier is not
-// available.
+// would be larger than MaxStateBytes, when the configured tier is not available,
+// and when 8-bit weights are asked for and a matrix has more inputs than 131,072
+// (2^17), whose sum would not fit.
 func (b *Backend) Load(p *cellrt.Program, slots int) (cellrt.Executable, error) {
 	if b.failed != nil {
 		return nil, b.failed
@@ -96,8 +100,9 @@ func (b *Backend) Load(p *cellrt.Program, slots int) (cellrt.Executable, error) 
 		return nil, err
 	}
 	size := int64(p.Layout.Size()) * 4
-	if slots < 1 || size > 0 && int64(slots) > b.cfg.MaxStateBytes/size {
-		return nil, fmt.Errorf("%d slots of %d bytes: want at least one and %d bytes in all at most", slots, size, b.cfg.MaxStateBytes)
+	most := min(b.cfg.MaxStateBytes, math.MaxInt)
+	if slots < 1 || size > 0 && int64(slots) > most/size {
+		return nil, fmt.Errorf("%d slots of %d bytes: want at least one and %d bytes in all at most", slots, size, most)
 	}
 	x := &executable{cfg: b.cfg, table: b.table, format: format, layout: p.Layout, arena: make([]float32, slots*p.Layout.Size())}
 	c := compiler{

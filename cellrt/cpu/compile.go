@@ -129,11 +129,11 @@ func (c *cellCompiler) step(i int, op cellrt.Op) (step, error) {
 	case cellrt.Store:
 		return &storeStep{in: op.In, target: c.target(op)}, nil
 	case cellrt.Linear:
-		return c.linear(op), nil
+		return c.linear(op)
 	case cellrt.LSTM:
-		return c.lstm(i, op), nil
+		return c.lstm(i, op)
 	case cellrt.GRU:
-		return c.gru(i, op), nil
+		return c.gru(i, op)
 	case cellrt.Attend:
 		return c.attend(op), nil
 	case cellrt.Add:
@@ -141,9 +141,9 @@ func (c *cellCompiler) step(i int, op cellrt.Op) (step, error) {
 	case cellrt.Mean:
 		return &meanStep{op: op, width: c.cell.Width(op.Out)}, nil
 	case cellrt.TreeLeaf:
-		return c.treeLeaf(i, op), nil
+		return c.treeLeaf(i, op)
 	case cellrt.TreeNode:
-		return c.treeNode(i, op), nil
+		return c.treeNode(i, op)
 	case cellrt.Greedy:
 		return &greedyStep{op: op, width: c.cell.Width(op.Logits)}, nil
 	case cellrt.Expose:

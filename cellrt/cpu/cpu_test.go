@@ -11,32 +11,56 @@ import (
 	"github.com/cellmq/cellmq/cellrt/cpu"
 )
 
-func TestConformance(t *testing.T) { // not parallel: it counts allocations
-	full := []struct {
-		name string
-		cfg  cpu.Config
-	}{
-		{name: "default"},
+// backendCase is a configuration to test a weight type with.
+type backendCase struct {
+	name    string
+	cfg     cpu.Config
+	weights cellrt.Weights
+}
+
+func (c *backendCase) open(testing.TB) cellrt.Backend { return cpu.New(c.cfg) }
+
+// backendCases returns configurations of all tiers for all weight types.
+func backendCases() []backendCase {
+	habits := []backendCase{
 		{name: "without folding, always sharing work", cfg: cpu.Config{FoldBytes: -1, SplitWork: 1}},
+		{name: "default"},
 		{name: "without folding", cfg: cpu.Config{FoldBytes: -1}},
 		{name: "always sharing work, parking at once", cfg: cpu.Config{SplitWork: 1, Spin: -1}},
 	}
+	var cases []backendCase
 	for _, tier := range cpu.Tiers() {
 		for _, weights := range []cellrt.Weights{cellrt.F32, cellrt.BF16, cellrt.Int8} {
-			cases := full
+			count := len(habits)
 			switch {
-			case weights != cellrt.F32 && tier == "purego":
-				cases = full[1:2] // it is slow, most of all under the race detector
-			case weights != cellrt.F32 || tier == "purego":
-				cases = full[:2]
+			case tier == "purego":
+				count = 1 // it is slow, most of all under the race detector
+			case weights != cellrt.F32:
+				count = 2
 			}
-			for _, tc := range cases {
-				t.Run(fmt.Sprintf("%s/%v/%s", tier, weights, tc.name), func(t *testing.T) {
-					tc.cfg.ISA = tier
-					backendtest.Run(t, weights, func(testing.TB) cellrt.Backend { return cpu.New(tc.cfg) })
-				})
+			for _, c := range habits[:count] {
+				c.cfg.ISA, c.weights = tier, weights
+				c.name = fmt.Sprintf("%s/%v/%s", tier, weights, c.name)
+				cases = append(cases, c)
 			}
 		}
+	}
+	return cases
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for _, c := range backendCases() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			backendtest.Run(t, c.weights, c.open)
+		})
+	}
+}
+
+func TestBatchesAllocateNothing(t *testing.T) { // not parallel: it counts allocations
+	for _, c := range backendCases() {
+		t.Run(c.name, func(t *testing.T) { backendtest.RunAllocations(t, c.weights, c.open) })
 	}
 }
 
@@ -113,42 +137,6 @@ func TestFoldingKeepsBits(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestFoldingIsBounded(t *testing.T) {
-	t.Parallel()
-	const vocabulary, input, hidden = 100, 8, 32 // a whole panel in every tier
-	p := decoder(t, "lstm", vocabulary, input, hidden)
-	weights := func(fold int64) int64 {
-		x, err := cpu.New(cpu.Config{FoldBytes: fold}).Load(p, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return x.WeightBytes()
-	}
-	const table = vocabulary * 4 * hidden * 4
-	plain := weights(-1)
-	if got := weights(table - 1); got != plain {
-		t.Errorf("%d bytes with a bound below the table's size, want %d", got, plain)
-	}
-	// Neither the embedding, nor the bias, nor the input's weights are needed any more.
-	if got, want := weights(table), plain+table-(vocabulary*input+4*hidden*input+4*hidden)*4; got != want {
-		t.Errorf("%d bytes folded, want %d", got, want)
-	}
-}
-
-func TestLoadBoundsState(t *testing.T) {
-	t.Parallel()
-	p := decoder(t, "lstm", 4, 2, 2)
-	b := cpu.New(cpu.Config{MaxStateBytes: 160})
-	for _, tc := range []struct {
-		slots int
-		ok    bool
-	}{{0, false}, {-1, false}, {1, true}, {10, true}, {11, false}, {1 << 40, false}} {
-		if _, err := b.Load(p, tc.slots); (err == nil) != tc.ok {
-			t.Errorf("%d slots: error %v, want ok %t", tc.slots, err, tc.ok)
-		}
 	}
 }
 

@@ -22,13 +22,16 @@ type linearPart struct {
 	input  input
 }
 
-func (c *cellCompiler) linear(op cellrt.Linear) step {
+func (c *cellCompiler) linear(op cellrt.Linear) (step, error) {
 	w := op.Weight
 	s := &linearStep{op: op, weights: w.Rows * w.Cols}
 	from := 0
 	for _, v := range op.In {
 		k := c.cell.Width(v)
-		m := c.pack(packKey{matrix: w, from: from, k: k})
+		m, err := c.pack(packKey{matrix: w, from: from, k: k})
+		if err != nil {
+			return nil, err
+		}
 		s.parts = append(s.parts, linearPart{matrix: c.keepMatrix(m), input: c.input(v)})
 		from += k
 	}
@@ -37,7 +40,7 @@ func (c *cellCompiler) linear(op cellrt.Linear) step {
 		bias = make([]float32, w.Rows)
 	}
 	s.bias = c.keep(s.parts[0].matrix.Order(bias))
-	return s
+	return s, nil
 }
 
 func (s *linearStep) run(b *batch) {
@@ -46,7 +49,7 @@ func (s *linearStep) run(b *batch) {
 	}
 	work := b.product(s.weights)
 	if s.op.Act == cellrt.Tanh {
-		work += len(b.rows) * s.op.Weight.Rows * activationWork
+		work += int64(len(b.rows)) * int64(s.op.Weight.Rows*activationWork)
 	}
 	b.do(s, len(s.parts[0].matrix.Panels), work)
 }
@@ -86,7 +89,7 @@ func (s *attendStep) run(b *batch) {
 	for r := range b.rows {
 		entries += max(0, b.arg(r, s.op.Length))
 	}
-	b.do(s, len(b.rows), 2*s.place.width*entries)
+	b.do(s, len(b.rows), 2*int64(s.place.width)*int64(entries))
 }
 
 func (s *attendStep) pieces(b *batch, thread, from, to int) {

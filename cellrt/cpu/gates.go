@@ -11,7 +11,7 @@ type lstmGates struct {
 	outH, outC output
 }
 
-func (c *cellCompiler) lstm(i int, op cellrt.LSTM) step {
+func (c *cellCompiler) lstm(i int, op cellrt.LSTM) (step, error) {
 	hidden := c.cell.Width(op.H)
 	order := inOrder(0, 1, 2, 3)
 	g := &lstmGates{c: op.C, outH: c.output(i, op.OutH), outC: c.output(i, op.OutC)}
@@ -40,7 +40,7 @@ type gruGates struct {
 // gru compiles a GRU, whose gates are r, z, n. The input part of n stays apart
 // from its recurrent part, so the block has four panels; the orders let each
 // product have three neighbouring ones.
-func (c *cellCompiler) gru(i int, op cellrt.GRU) step {
+func (c *cellCompiler) gru(i int, op cellrt.GRU) (step, error) {
 	hidden := c.cell.Width(op.H)
 	in, rec := blocks(op.InputBias, inOrder(0, 1, 2)), blocks(op.RecurrentBias, inOrder(0, 1, 2))
 	sum := func(x, y []float32) []float32 {
@@ -72,7 +72,7 @@ type leafGates struct {
 	outH, outC output
 }
 
-func (c *cellCompiler) treeLeaf(i int, op cellrt.TreeLeaf) step {
+func (c *cellCompiler) treeLeaf(i int, op cellrt.TreeLeaf) (step, error) {
 	hidden := c.cell.Width(op.OutH)
 	order := inOrder(0, 1, 2)
 	g := &leafGates{outH: c.output(i, op.OutH), outC: c.output(i, op.OutC)}
@@ -95,7 +95,7 @@ type nodeGates struct {
 	outH, outC  output
 }
 
-func (c *cellCompiler) treeNode(i int, op cellrt.TreeNode) step {
+func (c *cellCompiler) treeNode(i int, op cellrt.TreeNode) (step, error) {
 	hidden := c.cell.Width(op.OutH)
 	order := inOrder(0, 1, 2, 3, 4)
 	g := &nodeGates{left: op.LeftC, right: op.RightC, outH: c.output(i, op.OutH), outC: c.output(i, op.OutC)}

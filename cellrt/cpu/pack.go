@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"fmt"
+
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/cellrt/cpu/internal/kernel"
 )
@@ -38,10 +40,14 @@ type packedMatrix struct {
 }
 
 // pack returns the matrix of a key, packed at most once. A step that holds it
-// calls keepMatrix.
-func (c *compiler) pack(key packKey) *packedMatrix {
+// calls keepMatrix. It fails when the matrix has more inputs than the format
+// can sum.
+func (c *compiler) pack(key packKey) (*packedMatrix, error) {
 	if m := c.packed[key]; m != nil {
-		return m
+		return m, nil
+	}
+	if c.format == kernel.Int8 && key.k > kernel.MaxInt8Inputs {
+		return nil, fmt.Errorf("matrix %.64q has %d inputs: at most %d with weight type %v", key.matrix.Name, key.k, kernel.MaxInt8Inputs, c.format)
 	}
 	panels := c.table.Plain(key.matrix.Rows)
 	if key.order.count > 0 {
@@ -50,7 +56,7 @@ func (c *compiler) pack(key packKey) *packedMatrix {
 	w := kernel.Weights{Data: key.matrix.Data, Stride: key.matrix.Cols, From: key.from, K: key.k}
 	m := &packedMatrix{Matrix: c.table.Pack(c.format, w, panels)}
 	c.packed[key] = m
-	return m
+	return m, nil
 }
 
 // keepMatrix counts a matrix that a step holds.

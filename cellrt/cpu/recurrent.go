@@ -43,7 +43,7 @@ func (s *recurrentStep) run(b *batch) {
 		b.prepare(&s.products[i].input)
 	}
 	width := b.table.Width
-	b.do(s, (s.hidden+width-1)/width, b.product(s.weights)+s.work*len(b.rows))
+	b.do(s, (s.hidden+width-1)/width, b.product(s.weights)+int64(s.work)*int64(len(b.rows)))
 }
 
 // pieces computes groups of units.
@@ -98,12 +98,15 @@ type part struct {
 }
 
 // recurrent builds a step. The first part's chains begin the block's; bias has
-// one vector for each panel of a group.
-func (c *cellCompiler) recurrent(hidden int, bias [][]float32, parts []part, g gates) *recurrentStep {
+// one vector for each panel of a group. It fails when a matrix cannot be packed.
+func (c *cellCompiler) recurrent(hidden int, bias [][]float32, parts []part, g gates) (step, error) {
 	s := &recurrentStep{hidden: hidden, panels: len(bias), gates: g, work: (len(bias) + 1) * hidden * activationWork}
 	s.bias = c.orderBias(bias, hidden)
 	for i, p := range parts {
-		m := c.pack(packKey{matrix: p.matrix, from: p.from, k: c.cell.Width(p.x), order: p.order, hidden: hidden})
+		m, err := c.pack(packKey{matrix: p.matrix, from: p.from, k: c.cell.Width(p.x), order: p.order, hidden: hidden})
+		if err != nil {
+			return nil, err
+		}
 		if i == 0 && c.fold(s, p, m) {
 			continue
 		}
@@ -117,7 +120,7 @@ func (c *cellCompiler) recurrent(hidden int, bias [][]float32, parts []part, g g
 	}
 	c.keep(s.bias)
 	c.out.blockWidth = max(c.out.blockWidth, s.panels*c.table.Width)
-	return s
+	return s, nil
 }
 
 // orderBias arranges the biases of the gates by group.

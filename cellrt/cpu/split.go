@@ -55,9 +55,9 @@ func (s *split) decide(work int64, rows int, t *team) {
 	if t.threads() == 1 {
 		return
 	}
-	total := int(min(work, maxWork)) * max(rows, fewRows) * s.factor
-	if s.worth = total >= s.least; s.worth {
-		s.shared = total >= wakeFactor*s.least || t.awake() || time.Since(s.last) < t.spin
+	total := min(work, maxWork) * int64(max(rows, fewRows)*s.factor)
+	if s.worth = total >= int64(s.least); s.worth {
+		s.shared = total >= wakeFactor*int64(s.least) || t.awake() || time.Since(s.last) < t.spin
 	}
 }
 
@@ -69,16 +69,17 @@ func (s *split) ended() {
 }
 
 // maxWork keeps products of it from overflowing.
-const maxWork = 1 << 40
+const maxWork = int64(1) << 40
 
 // parts returns in how many parts to do work of so many multiplications, of
 // which pieces are the smallest units.
-func (b *batch) parts(work, pieces int) int {
+func (b *batch) parts(work int64, pieces int) int {
 	if !b.split.shared {
 		return 1
 	}
-	least := max(1, b.split.least/partsPerSplit)
-	return max(1, min(pieces, work*b.split.factor/least, partsPerThread*b.team.threads()))
+	least := int64(max(1, b.split.least/partsPerSplit))
+	worth := work * int64(b.split.factor) / least
+	return max(1, int(min(worth, int64(pieces), int64(partsPerThread*b.team.threads()))))
 }
 
 // span returns the pieces of a part.
@@ -106,7 +107,7 @@ func (j *job) part(thread, i, parts int) {
 }
 
 // do does all pieces of a step, work being that of all of them.
-func (b *batch) do(s piecewise, pieces, work int) {
+func (b *batch) do(s piecewise, pieces int, work int64) {
 	parts := b.parts(work, pieces)
 	if parts == 1 {
 		s.pieces(b, 0, 0, pieces)
@@ -117,7 +118,7 @@ func (b *batch) do(s piecewise, pieces, work int) {
 }
 
 // eachRow does a step whose pieces are rows, work being that of one.
-func (b *batch) eachRow(s piecewise, work int) { b.do(s, len(b.rows), work*len(b.rows)) }
+func (b *batch) eachRow(s piecewise, work int) { b.do(s, len(b.rows), int64(work)*int64(len(b.rows))) }
 
 // product is the work of a product, for [batch.do].
-func (b *batch) product(weights int) int { return weights * max(len(b.rows), fewRows) }
+func (b *batch) product(weights int) int64 { return int64(weights) * int64(max(len(b.rows), fewRows)) }

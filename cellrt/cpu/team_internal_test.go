@@ -2,8 +2,10 @@ package cpu
 
 import (
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -152,6 +154,40 @@ func TestTeamResizes(t *testing.T) {
 			team.stopped.Wait() // no helper is left
 		})
 	}
+}
+
+// TestTeamResizeWaits has helpers look for work while their number changes: the
+// old ones must have given up when the new ones start.
+func TestTeamResizeWaits(t *testing.T) {
+	t.Parallel()
+	team := team{spin: 20 * time.Millisecond}
+	team.resize(3)
+	old := slices.Clone(team.helpers)
+	team.begin()
+	team.end()
+	team.resize(2)
+	for _, h := range old {
+		if !h.parked.Load() { // the last thing a helper does
+			t.Errorf("helper %d was still awake when resize returned", h.number)
+		}
+	}
+	team.resize(1)
+}
+
+// TestPatienceEnds lets a thread spin where no time passes.
+func TestPatienceEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 100 * time.Microsecond
+		var p patience
+		looks := int64(1)
+		for p.look(limit) && looks < 2*limit.Nanoseconds() {
+			looks++
+		}
+		if least := limit.Nanoseconds(); looks < least || looks > least+spins {
+			t.Errorf("patience ended after %d looks, want %d or a few more", looks, least)
+		}
+	})
 }
 
 func TestTeamFallsAsleep(t *testing.T) {

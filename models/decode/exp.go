@@ -42,5 +42,5 @@ func Exp(x float64) float64 {
 	p = float64(p*r) + e2
 	y := float64(float64(r*r)*p) + r
 	y++
-	return y * math.Float64frombits(uint64(int64(n)+1023)<<52)
+	return float64(y * math.Float64frombits(uint64(int64(n)+1023)<<52))
 }

@@ -262,7 +262,7 @@ func (t *Tensor) checkLength() error {
 	want := uint64(t.DType.Size())
 	for _, d := range t.Shape {
 		if d > 0 && want > math.MaxInt64/uint64(d) {
-			return formatErrorf(t.Name, "shape", "%v has more than %d bytes", t.Shape, math.MaxInt64)
+			return formatErrorf(t.Name, "shape", "%v has more than %d bytes", t.Shape, int64(math.MaxInt64))
 		}
 		want *= uint64(d)
 	}

@@ -46,7 +46,7 @@ func exp(x float32) float32 {
 	below, n := power(x)
 	y := 1 + below
 	half := n >> 1
-	return float32(y*powerOfTwo(half)) * powerOfTwo(n-half)
+	return float32(float32(y*powerOfTwo(half)) * powerOfTwo(n-half))
 }
 
 // power returns e^x in parts: e^x = 2^n (1 + below).

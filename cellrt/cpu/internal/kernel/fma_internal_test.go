@@ -35,20 +35,23 @@ func checkFMA(t *testing.T, x, y, z float32) {
 	}
 }
 
-func TestFMA(t *testing.T) {
-	t.Parallel()
-	inf, nan := float32(math.Inf(1)), float32(math.NaN())
-	const (
-		least  = 0x1p-149 // denormal
-		normal = 0x1p-126
-		most   = math.MaxFloat32
-		ulp    = 0x1p-23
-	)
-	negativeZero := float32(math.Copysign(0, -1))
-	cases := []struct {
-		name    string
-		x, y, z float32
-	}{
+// Points on the scale of float32.
+const (
+	least  = 0x1p-149 // denormal
+	normal = 0x1p-126
+	most   = math.MaxFloat32
+	ulp    = 0x1p-23 // of 1
+)
+
+type fmaCase struct {
+	name    string
+	x, y, z float32
+}
+
+// fmaTies are sums at and near points half way between two values, and of
+// parts far from each other.
+func fmaTies() []fmaCase {
+	return []fmaCase{
 		{"tie to even below", ulp, 0.5, 1},
 		{"tie to even above", ulp, 0.5, 1 + ulp},
 		{"just below a tie", 0x1.0002p-12, 0x1.fffcp-13, 1 + ulp},
@@ -63,6 +66,14 @@ func TestFMA(t *testing.T) {
 		{"large z, tiny product", least, least, 1 + ulp},
 		{"large z, tiny product, at a power of two", -least, least, 1},
 		{"tie with a tiny opposite part", least, -least, 1},
+	}
+}
+
+// fmaEdges are sums that cancel, and those at the ends of the scale.
+func fmaEdges() []fmaCase {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	negativeZero := float32(math.Copysign(0, -1))
+	return []fmaCase{
 		{"cancellation", 1 + ulp, 1 + ulp, -1 - 2*ulp},
 		{"cancellation to a denormal", 0x1.000002p-75, 0x1.000002p-75, -0x1.000004p-150},
 		{"cancellation to zero", 3, 5, -15},
@@ -87,7 +98,11 @@ func TestFMA(t *testing.T) {
 		{"not a number in x", nan, 1, 1},
 		{"not a number in z", 1, 1, nan},
 	}
-	for _, c := range cases {
+}
+
+func TestFMA(t *testing.T) {
+	t.Parallel()
+	for _, c := range append(fmaTies(), fmaEdges()...) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for _, sign := range []float32{1, -1} {
@@ -109,7 +124,7 @@ func scaled(r *rand.Rand, low, high int) float32 {
 // large, and the exponent of that power.
 func nearOne(r *rand.Rand) (x, y float32, exponent int) {
 	for {
-		m := 1<<23 + r.IntN(1<<23)
+		m := 1<<23 + r.Int64N(1<<23)
 		n := (1<<47 + m/2) / m
 		if difference := m*n - 1<<47; n < 1<<24 && difference != 0 && difference < 1<<18 && difference > -1<<18 {
 			return float32(m), float32(n), 47

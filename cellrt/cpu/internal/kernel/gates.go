@@ -49,7 +49,7 @@ func lstm(gates []float32, stride int, c, cOut, h []float32) {
 		keep := float32(sigmoid(gates[stride+j]) * c[j])
 		next := fma(sigmoid(gates[j]), tanh(gates[2*stride+j]), keep)
 		cOut[j] = next
-		h[j] = sigmoid(gates[3*stride+j]) * tanh(next)
+		h[j] = float32(sigmoid(gates[3*stride+j]) * tanh(next))
 	}
 }
 
@@ -63,9 +63,9 @@ func gru(gates []float32, stride int, h, hOut []float32) {
 
 func treeLeaf(gates []float32, stride int, h, c []float32) {
 	for j := range h {
-		next := sigmoid(gates[j]) * tanh(gates[2*stride+j])
+		next := float32(sigmoid(gates[j]) * tanh(gates[2*stride+j]))
 		c[j] = next
-		h[j] = sigmoid(gates[stride+j]) * tanh(next)
+		h[j] = float32(sigmoid(gates[stride+j]) * tanh(next))
 	}
 }
 
@@ -75,6 +75,6 @@ func treeNode(gates []float32, stride int, left, right, h, c []float32) {
 		next = fma(sigmoid(gates[3*stride+j]), left[j], next)
 		next = fma(sigmoid(gates[4*stride+j]), right[j], next)
 		c[j] = next
-		h[j] = sigmoid(gates[stride+j]) * tanh(next)
+		h[j] = float32(sigmoid(gates[stride+j]) * tanh(next))
 	}
 }

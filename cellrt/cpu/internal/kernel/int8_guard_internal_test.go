@@ -6,45 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
-
-// int8Fence makes slices that end where a page starts that cannot be touched,
-// or start where one ends.
-type int8Fence struct {
-	t     *testing.T
-	atEnd bool
-}
-
-func int8Fenced[T any](f int8Fence, values []T) []T {
-	f.t.Helper()
-	page := unix.Getpagesize()
-	size := len(values) * int(unsafe.Sizeof(values[0]))
-	pages := (size + page - 1) / page
-	memory, err := unix.Mmap(-1, 0, (pages+2)*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		f.t.Fatalf("map memory: %v", err)
-	}
-	f.t.Cleanup(func() {
-		if err := unix.Munmap(memory); err != nil {
-			f.t.Errorf("unmap memory: %v", err)
-		}
-	})
-	for _, fence := range [][]byte{memory[:page], memory[(pages+1)*page:]} {
-		if err := unix.Mprotect(fence, unix.PROT_NONE); err != nil {
-			f.t.Fatalf("protect memory: %v", err)
-		}
-	}
-	from := page
-	if f.atEnd {
-		from = (pages+1)*page - size
-	}
-	out := unsafe.Slice((*T)(unsafe.Pointer(&memory[from])), len(values))
-	copy(out, values)
-	return out
-}
 
 func int8Random(r *rand.Rand, n int) []float32 {
 	v := make([]float32, n)
@@ -64,7 +26,7 @@ func TestInt8Fences(t *testing.T) {
 				rng := rand.New(rand.NewPCG(1, 2))
 				for _, k := range []int{1, 2, 3, 4, 5, 15, 16, 17, 31, 47, 64, 65, 130, 5001} {
 					for _, rows := range []int{1, 2, 3, 4, 6, 7, 11, 14, 20} {
-						fencedInt8(int8Fence{t, atEnd}, rng, table, k, rows)
+						fencedInt8(t, atEnd, rng, table, k, rows)
 					}
 				}
 			})
@@ -72,8 +34,8 @@ func TestInt8Fences(t *testing.T) {
 	}
 }
 
-func fencedInt8(f int8Fence, rng *rand.Rand, table *Table, k, rows int) {
-	f.t.Helper()
+func fencedInt8(t *testing.T, end bool, rng *rand.Rand, table *Table, k, rows int) {
+	t.Helper()
 	const n = 5*32 - 3
 	m := table.Pack(Int8, Weights{Data: int8Random(rng, n*k), Stride: k, K: k}, table.Plain(n))
 	width := len(m.Panels) * table.Width
@@ -84,18 +46,18 @@ func fencedInt8(f int8Fence, rng *rand.Rand, table *Table, k, rows int) {
 	want := Rows{Data: make([]float32, rows*width), Stride: width}
 	m.Product(want, Rows{Data: bias}, &in, rows, 0, len(m.Panels))
 
-	m.int8.codes = int8Fenced(f, m.int8.codes)
-	m.int8.scales = int8Fenced(f, m.int8.scales)
-	m.int8.start = int8Fenced(f, m.int8.start)
-	in.x.Data = int8Fenced(f, in.x.Data)
-	in.codes = int8Fenced(f, make([]byte, len(in.codes)))
-	in.scales = int8Fenced(f, make([]float32, len(in.scales)))
+	m.int8.codes = fenced(t, m.int8.codes, end)
+	m.int8.scales = fenced(t, m.int8.scales, end)
+	m.int8.start = fenced(t, m.int8.start, end)
+	in.x.Data = fenced(t, in.x.Data, end)
+	in.codes = fenced(t, make([]byte, len(in.codes)), end)
+	in.scales = fenced(t, make([]float32, len(in.scales)), end)
 	in.Prepare(0, rows)
-	y := Rows{Data: int8Fenced(f, make([]float32, len(want.Data))), Stride: width}
-	m.Product(y, Rows{Data: int8Fenced(f, bias)}, &in, rows, 0, len(m.Panels))
+	y := Rows{Data: fenced(t, make([]float32, len(want.Data)), end), Stride: width}
+	m.Product(y, Rows{Data: fenced(t, bias, end)}, &in, rows, 0, len(m.Panels))
 	for i := range want.Data {
 		if y.Data[i] != want.Data[i] {
-			f.t.Fatalf("%s, %d inputs, %d rows: value %d is %v, want %v", table.Name, k, rows, i, y.Data[i], want.Data[i])
+			t.Fatalf("%s, %d inputs, %d rows: value %d is %v, want %v", table.Name, k, rows, i, y.Data[i], want.Data[i])
 		}
 	}
 }

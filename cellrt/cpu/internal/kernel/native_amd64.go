@@ -26,7 +26,8 @@ func avx2() *Table {
 	t.Name, t.Width = "avx2", 16
 	int8TierAVX2.setProducts(t)
 	t.elementwise = avx2Elementwise()
-	t.f32, t.bf16 = avx2Products()
+	f, h := avx2Tilings()
+	t.f32, t.bf16 = f32Product(f), bf16Product(h)
 	t.peak = avx2Peak()
 	return t
 }
@@ -36,7 +37,8 @@ func avx512() *Table {
 	t.Name, t.Width = "avx512", 32
 	int8TierAVX512.setProducts(t)
 	t.elementwise = avx512Elementwise()
-	t.f32, t.bf16 = avx512Products()
+	f, h := avx512Tilings()
+	t.f32, t.bf16 = f32Product(f), bf16Product(h)
 	t.peak = avx512Peak()
 	return t
 }

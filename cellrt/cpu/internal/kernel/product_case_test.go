@@ -31,7 +31,7 @@ const canary = -77.25
 
 // random returns the product of normally distributed values.
 func random(rows, n, k int, seed uint64) product {
-	r := rand.New(rand.NewPCG(seed, uint64(rows<<40|n<<20|k)))
+	r := rand.New(rand.NewPCG(seed, uint64(rows)<<40|uint64(n)<<20|uint64(k)))
 	return product{rows: rows, n: n, k: k, w: normal(r, n*k), x: normal(r, rows*k), start: normal(r, rows*n)}
 }
 

@@ -5,22 +5,7 @@ package kernel
 import (
 	"fmt"
 	"testing"
-	"unsafe"
 )
-
-// fenced returns a copy of values that ends right before memory that cannot be
-// touched, or starts right after it.
-func fenced[T any](t *testing.T, values []T, end bool) []T {
-	t.Helper()
-	size := len(values) * int(unsafe.Sizeof(values[0]))
-	inside := newFence(t, size).inside
-	if end {
-		inside = inside[len(inside)-size:]
-	}
-	out := unsafe.Slice((*T)(unsafe.Pointer(&inside[0])), len(values))
-	copy(out, values)
-	return out
-}
 
 // A product stays inside its operands: input, weights, start and output.
 func TestProductStaysInBounds(t *testing.T) {

@@ -35,10 +35,11 @@ type tiling[T float32 | uint16] struct {
 	// spans is how many panels to take at once at most, by rows. The last one is
 	// for all higher numbers.
 	spans []int
-	// cut is how many inputs a tile of one panel takes in a call at most, an even
-	// number. A call cannot be preempted, so it has to last less than 100
-	// microseconds, even if the weights come from memory.
-	cut int
+	// cut is how many inputs a tile of one panel takes in a call at most, and
+	// rowCut how many a tile of one panel and one row does: both even numbers. A
+	// call cannot be preempted, so it has to last less than 100 microseconds, even
+	// if the weights come from memory, and even on a slow core.
+	cut, rowCut int
 }
 
 // operands are what a product works on: k inputs, and panels of weights that
@@ -61,7 +62,7 @@ func (t *tiling[T]) product(o *operands[T], rows, first, last int) {
 		most := len(t.tiles[panels]) - 1
 		for r, turn := 0, 0; r < rows; turn++ {
 			count := share(rows-r, most)
-			b := part[T]{r: r, p: p, panels: panels, column: (p - first) * o.width, tile: t.tiles[panels][count]}
+			b := part[T]{r: r, p: p, panels: panels, column: (p - first) * o.width, cut: t.inputs(count, panels), tile: t.tiles[panels][count]}
 			if i := count - t.aheadFrom; fetches && panels == 1 && i >= 0 && i < len(t.ahead) {
 				b.fetch(t.ahead[i], o, turn, count == rows, p == first)
 			}
@@ -79,10 +80,17 @@ func share(n, most int) int {
 	return (n + parts - 1) / parts
 }
 
+// inputs returns how many inputs a call takes at most for so many rows and
+// panels, an even number as bfloat16 weights come in pairs.
+func (t *tiling[T]) inputs(rows, panels int) int {
+	return max(2, min(t.cut, t.rowCut/rows)/panels&^1)
+}
+
 // part is what one tile computes of a product: the rows from r on and the panels
-// from p on, whose outputs start at column.
+// from p on, whose outputs start at column, with at most cut inputs in a call.
 type part[T float32 | uint16] struct {
 	r, p, panels, column int
+	cut                  int
 	tile                 tile[T]
 	// ahead, if not nil, takes the place of tile.
 	ahead     aheadTile[T]
@@ -134,7 +142,7 @@ func (t *tiling[T]) run(o *operands[T], b *part[T]) {
 	y := &o.y.Data[b.r*o.y.Stride+b.column]
 	start, startStride := &o.start.Data[b.r*o.start.Stride+b.column], o.start.Stride
 	for k := 0; k < o.k; {
-		count := min(o.k-k, t.cut/b.panels&^1)
+		count := min(o.k-k, b.cut)
 		w := &o.w[b.p*o.panel+k*o.width]
 		if b.ahead != nil {
 			b.ahead(count, &x[k], o.x.Stride*size, w, wStride, start, startStride*size, y, o.y.Stride*size, b.even, b.odd)
@@ -151,29 +159,41 @@ func (t *tiling[T]) run(o *operands[T], b *part[T]) {
 // rows and use an input, or a widened weight, more often; one panel at a time
 // reads memory in one stream that can be prefetched.
 
-// avx2Products returns the products of AVX2. Its 16 registers hold 12
+// avx2Tilings returns the tilings of AVX2. Its 16 registers hold 12
 // accumulators.
-func avx2Products() (f32, bf16 productFunc) {
-	f := &tiling[float32]{spans: []int{0, 4, 3, 2, 1, 2, 1, 2}, fetchFrom: fetchFrom, cut: cutBytes / (16 * 4)}
+func avx2Tilings() (*tiling[float32], *tiling[uint16]) {
+	f := newTiling[float32](16, []int{0, 4, 3, 2, 1, 2, 1, 2})
 	fillF32AVX2(f)
-	h := &tiling[uint16]{spans: []int{0, 4, 3, 3, 3, 1, 1, 3, 3, 1}, fetchFrom: fetchFrom, cut: cutBytes / (16 * 4)}
+	h := newTiling[uint16](16, []int{0, 4, 3, 3, 3, 1, 1, 3, 3, 1})
 	fillBF16AVX2(h)
-	return f32Product(f), bf16Product(h)
+	return f, h
 }
 
-// avx512Products returns the products of AVX-512. Its 32 registers hold 28
+// avx512Tilings returns the tilings of AVX-512. Its 32 registers hold 28
 // accumulators.
-func avx512Products() (f32, bf16 productFunc) {
-	f := &tiling[float32]{spans: []int{0, 4, 4, 4, 3, 2, 2, 1}, fetchFrom: fetchFrom, cut: cutBytes / (32 * 4)}
+func avx512Tilings() (*tiling[float32], *tiling[uint16]) {
+	f := newTiling[float32](32, []int{0, 4, 4, 4, 3, 2, 2, 1})
 	fillF32AVX512(f)
-	h := &tiling[uint16]{spans: []int{0, 4, 4, 4, 3, 2}, fetchFrom: fetchFrom, cut: cutBytes / (32 * 4)}
+	h := newTiling[uint16](32, []int{0, 4, 4, 4, 3, 2})
 	fillBF16AVX512(h)
-	return f32Product(f), bf16Product(h)
+	return f, h
 }
 
-// cutBytes is how many bytes of float32 weights a call reads at most: some 25
-// microseconds from memory.
-const cutBytes = 512 << 10
+const (
+	// callWeights is how many weights a call reads at most: as float32 values, 512
+	// KiB and some 25 microseconds from memory.
+	callWeights = 128 << 10
+	// callMultiplies is how many multiply-adds a call does at most. A core of Zen 4
+	// does 16 in a cycle, so that many take it some 20 microseconds, and one with a
+	// quarter of its speed less than 100. Without this bound a tile of 14 rows does
+	// almost twice as many on its weights.
+	callMultiplies = 1 << 20
+)
+
+// newTiling returns a tiling without tiles for panels of that width.
+func newTiling[T float32 | uint16](width int, spans []int) *tiling[T] {
+	return &tiling[T]{spans: spans, fetchFrom: fetchFrom, cut: callWeights / width, rowCut: callMultiplies / width}
+}
 
 func f32Product(t *tiling[float32]) productFunc {
 	return func(m *Matrix, y, start Rows, x *Input, rows, first, last int) {

@@ -41,7 +41,7 @@ func everyTile[T float32 | uint16](t *testing.T, table *Table, all *tiling[T], f
 	t.Helper()
 	check := func(one tiling[T], rows, panels int) {
 		for _, cut := range []int{1 << 20, 2 * one.spans[0]} {
-			one.cut = cut
+			one.cut, one.rowCut = cut, cut*rows
 			checkTile(t, table, &one, f, k, rows, panels)
 		}
 	}
@@ -110,5 +110,59 @@ func TestShare(t *testing.T) {
 				t.Errorf("%d in parts of at most %d: %d parts of %d to %d", n, most, parts, smallest, largest)
 			}
 		}
+	}
+}
+
+// No call reads more weights or does more work than it may, however many inputs
+// and rows a product has, and the calls do all of the work.
+func TestTileCallsAreShort(t *testing.T) {
+	t.Parallel()
+	f32, bf16 := avx2Tilings()
+	t.Run("avx2/f32", func(t *testing.T) { t.Parallel(); checkCalls(t, f32, 16) })
+	t.Run("avx2/bf16", func(t *testing.T) { t.Parallel(); checkCalls(t, bf16, 16) })
+	f32, bf16 = avx512Tilings()
+	t.Run("avx512/f32", func(t *testing.T) { t.Parallel(); checkCalls(t, f32, 32) })
+	t.Run("avx512/bf16", func(t *testing.T) { t.Parallel(); checkCalls(t, bf16, 32) })
+}
+
+// checkCalls replaces the tiles by some that count what they are asked for.
+func checkCalls[T float32 | uint16](t *testing.T, all *tiling[T], width int) {
+	t.Helper()
+	const weights, multiplies = 128 << 10, 1 << 20
+	const k, panels = 20_001, 5
+	total := 0
+	count := func(k, rows, panels int) {
+		total += k * rows * panels
+		if k < 1 || k*panels*width > weights || k*rows*panels*width > multiplies {
+			t.Errorf("a call of %d inputs, %d rows and %d panels", k, rows, panels)
+		}
+	}
+	for panels := 1; panels <= maxTilePanels; panels++ {
+		for rows := 1; rows < len(all.tiles[panels]); rows++ {
+			all.tiles[panels][rows] = func(k int, _ *float32, _ int, _ *T, _ int, _ *float32, _ int, _ *float32, _ int) {
+				count(k, rows, panels)
+			}
+		}
+	}
+	all.fetchFrom = 0
+	ahead := 0
+	for i := range all.ahead {
+		all.ahead[i] = func(k int, _ *float32, _ int, _ *T, _ int, _ *float32, _ int, _ *float32, _, _, _ int) {
+			ahead++
+			count(k, i+all.aheadFrom, 1)
+		}
+	}
+	o := &operands[T]{w: make([]T, panels*k*width), panel: k * width, width: width, k: k}
+	for rows := 1; rows <= 64; rows++ {
+		o.x = Rows{Data: make([]float32, rows*k), Stride: k}
+		o.y = Rows{Data: make([]float32, rows*panels*width), Stride: panels * width}
+		o.start, total = o.y, 0
+		all.product(o, rows, 0, panels)
+		if total != k*rows*panels {
+			t.Errorf("%d rows: calls for %d inputs of rows and panels, want %d", rows, total, k*rows*panels)
+		}
+	}
+	if ahead == 0 && len(all.ahead) > 0 {
+		t.Error("no call of the tiles that fetch ahead")
 	}
 }
