@@ -154,16 +154,16 @@ func (cfg Config) WithDefaults() Config {
 	orDefault(&s.Duplicates, min(defaultWindow, s.MaxAge))
 	orDefault(&s.MaxAckPending, defaultPending)
 	orDefault(&s.MaxDeliver, defaultDeliver)
-	s.Finals.orDefault(defaultFinals, defaultRecords, max(defaultKeep, s.MaxAge))
-	s.States.orDefault(-1, defaultRecords, max(defaultKeep, s.MaxAge))
-	s.Out.orDefault(-1, defaultRecords, defaultFrames)
-	s.Letters.orDefault(defaultLetters, defaultRecords, defaultDead)
+	s.Finals.orDefault(defaultFinals, max(defaultKeep, s.MaxAge))
+	s.States.orDefault(-1, max(defaultKeep, s.MaxAge))
+	s.Out.orDefault(-1, defaultFrames)
+	s.Letters.orDefault(defaultLetters, defaultDead)
 	return cfg
 }
 
-func (s *StoreConfig) orDefault(messages, bytes int64, age time.Duration) {
+func (s *StoreConfig) orDefault(messages int64, age time.Duration) {
 	orDefault(&s.MaxMessages, messages)
-	orDefault(&s.MaxBytes, bytes)
+	orDefault(&s.MaxBytes, defaultRecords)
 	orDefault(&s.MaxAge, age)
 }
 

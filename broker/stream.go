@@ -43,6 +43,11 @@ func newStream(c *Client, model string, o *RequestOptions) *Stream {
 // ID is the id of the request.
 func (s *Stream) ID() string { return s.id }
 
+// Sequence is the request's place in the queue, as its receipt said, for
+// [Client.CancelAt]; 0 before there is one, and on the realtime path. It is safe
+// for concurrent use.
+func (s *Stream) Sequence() uint64 { return s.sequence() }
+
 // Lost is the number of frames that never arrived. Their output comes all the
 // same, later: with a frame that repeats it, or before the final frame.
 func (s *Stream) Lost() int {

@@ -127,7 +127,7 @@ func TestDeadLetter(t *testing.T) {
 	}
 	l := letters[0]
 	if string(l.Payload) != payload || l.Header.Get("X-Own") != "mine" || l.Client != "me" || l.ID != "poison001" ||
-		l.Code != broker.CodeAttemptsExhausted || l.Attempts != 3 || l.Excused != 0 || string(l.Terminal) != string(stored.Frame) {
+		l.Code != broker.CodeAttemptsExhausted || l.Attempts != 2 || l.Excused != 0 || l.Digest != serve.Models[0].Digest() || string(l.Terminal) != string(stored.Frame) {
 		t.Errorf("letter %+v", l)
 	}
 }

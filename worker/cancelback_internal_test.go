@@ -28,7 +28,9 @@ func TestCancelOfAHandBack(t *testing.T) {
 				t.Parallel()
 				d := durableDesk(t, &ledger{})
 				out := d.publisher.outbox
-				out.markSubmitted(d.run)
+				if err := out.markSubmitted(d.run); err != nil {
+					t.Fatal(err)
+				}
 				out.askStop(d.run, errHandBack)
 				var state broker.CancelState
 				cancel := func(step int) {

@@ -45,7 +45,7 @@ type BrokerConfig struct {
 	EmbeddedWebsocketPort int           `split_words:"true" desc:"Port on which the embedded server takes WebSocket clients. 0: none. -1: a free one."`
 	EmbeddedConfig        string        `split_words:"true" desc:"Configuration file of nats-server for the embedded one: users and permissions, TLS, limits, a cluster. The other settings come before what it says. Empty: none, everybody may connect."`
 	SubjectPrefix         string        `split_words:"true" desc:"First token of every subject. Clients must use the same."`
-	AckWait               time.Duration `split_words:"true" desc:"How long a lease lasts without being extended: a request of a worker that died is delivered again after this time. Leases are extended three times as often."`
+	AckWait               time.Duration `split_words:"true" desc:"How long a lease lasts without being extended: a request of a worker that died is delivered again after this time. Leases are extended five times in it."`
 }
 
 // ServeConfig says what the worker serves and with how much.

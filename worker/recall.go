@@ -61,3 +61,13 @@ func exhausted(failures int) *broker.Error {
 // deliveries is how often the server delivers a request that may fail so often:
 // well above, so that a worker gives it up, who can tell its client.
 func deliveries(attempts int) int { return 8*attempts + 64 }
+
+// undelivered answers a request that the server delivers no more, after so many
+// attempts and excused ones of these.
+func undelivered(attempts, excused int) *broker.Error {
+	if excused < attempts-1 {
+		return exhausted(attempts - excused)
+	}
+	return broker.NewError(broker.CodeAttemptsExhausted,
+		fmt.Sprintf("the request was handed back, or cut off, in %d of %d deliveries, and the server allows no more; send it again with another id", min(excused, attempts), attempts))
+}

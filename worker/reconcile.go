@@ -70,7 +70,7 @@ func (w *Worker) answerDead(ctx context.Context, d *broker.Delivery, stream *bro
 	if state, err := w.conn.State(ctx, r.Client, r.ID); err == nil && state.Request == r.Hash {
 		excused = state.Excused
 	}
-	frame, err := stream.Terminal(&broker.Frame{Type: broker.FrameError, Error: exhausted(max(attempts-excused, 1)), Meta: r.Params.Meta})
+	frame, err := stream.Terminal(&broker.Frame{Type: broker.FrameError, Error: undelivered(attempts, excused), Meta: r.Params.Meta})
 	if err != nil {
 		return err
 	}

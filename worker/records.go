@@ -47,8 +47,11 @@ func (a *archive) letter(r *run) {
 	l := broker.NewLetter(r.req)
 	l.Worker, l.Code, l.Attempts, l.Excused = w.cfg.Name, r.end.code, r.attempt, r.excused
 	l.Terminal, l.Tokens = r.end.frame.Frame, r.ids
-	if r.served != nil {
-		l.Digest = r.served.model.Digest()
+	if l.Code == broker.CodeAttemptsExhausted {
+		l.Attempts-- // this one did not begin
+	}
+	if s := w.served[r.req.Model]; s != nil { // also of a run that was refused before it had its model
+		l.Digest = s.model.Digest()
 	}
 	w.tasks.begin(max(time.Until(r.delivery.Lease.Deadline()), closeRetry), func(ctx context.Context) {
 		err := w.conn.WriteLetter(ctx, l)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -11,9 +13,11 @@ import (
 )
 
 const (
-	// sweepPause is between the two looks of a sweep: what is there at both is no
-	// traffic.
+	// sweepPause is between the looks of a sweep, and sweepLooks is how many there
+	// are: what is there at all of them is no traffic. Under a burst two may both
+	// fall into the moments between settlements and removals.
 	sweepPause = 5 * time.Second
+	sweepLooks = 3
 	// sweepWait bounds a sweep, and sweepMost what is cleared away in it.
 	sweepWait = 30 * time.Second
 	sweepMost = 1000
@@ -51,38 +55,34 @@ func wait(ctx context.Context, d time.Duration) bool {
 // sweepOnce counts residue, raises the alarm, and ends what is residue of the
 // models served here.
 func (w *Worker) sweepOnce(ctx context.Context, pause time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, pause+sweepWait)
+	ctx, cancel := context.WithTimeout(ctx, (sweepLooks-1)*pause+sweepWait)
 	defer cancel()
-	residue, err := w.residue(ctx)
-	if err != nil {
-		return err
-	}
-	if residue == 0 {
-		w.metrics.residue.Set(0)
-		return nil
-	}
-	before, err := w.stuckRequests(ctx)
-	if err != nil || !wait(ctx, pause) {
-		return err
-	}
-	again, err := w.residue(ctx)
-	if err != nil {
-		return err
-	}
-	residue = min(residue, again)
-	w.metrics.residue.Set(float64(residue))
-	if residue == 0 {
-		return nil
-	}
-	w.log.LogAttrs(ctx, slog.LevelError, "requests are stuck in the stream", slog.Uint64("requests", residue))
-	after, err := w.stuckRequests(ctx)
-	if err != nil {
-		return err
-	}
-	for seq, d := range after {
-		if before[seq] == nil {
-			continue
+	residue := uint64(math.MaxUint64)
+	var stuck map[uint64]*broker.Delivery // at all looks so far
+	for look := range sweepLooks {
+		if look > 0 && !wait(ctx, pause) {
+			return nil
 		}
+		n, err := w.residue(ctx)
+		if err != nil {
+			return err
+		}
+		if residue = min(residue, n); residue == 0 {
+			w.metrics.residue.Set(0)
+			return nil
+		}
+		now, err := w.stuckRequests(ctx)
+		if err != nil {
+			return err
+		}
+		if look > 0 {
+			maps.DeleteFunc(now, func(seq uint64, _ *broker.Delivery) bool { return stuck[seq] == nil })
+		}
+		stuck = now
+	}
+	w.metrics.residue.Set(float64(residue))
+	w.log.LogAttrs(ctx, slog.LevelError, "requests are stuck in the stream", slog.Uint64("requests", residue))
+	for _, d := range stuck {
 		if err := w.bury(ctx, d, int(d.Lease.Attempt)-1); err != nil {
 			return err
 		}

@@ -100,4 +100,20 @@ func TestSweeperFindsResidue(t *testing.T) {
 	if err != nil || len(letters) != 1 || letters[0].ID != "stuck0001" || letters[0].Digest != m.Digest() {
 		t.Errorf("letters %+v, %v", letters, err)
 	}
+
+	// What nobody knows at two looks only is no residue.
+	if err := js.DeleteConsumer("INFER", "langid_low"); err != nil {
+		t.Fatal(err)
+	}
+	made := make(chan error, 1)
+	time.AfterFunc(1500*time.Millisecond, func() { made <- w.conn.EnsureConsumers(t.Context(), []string{"langid"}) })
+	if err := w.sweepOnce(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	if n := testutil.ToFloat64(w.metrics.residue); n != 0 {
+		t.Errorf("%v messages of residue that were there at two looks", n)
+	}
 }

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -27,15 +28,7 @@ func TestFinalThatCannotBeStored(t *testing.T) {
 	}{
 		{"not permitted", true, func(*testing.T, jetstream.JetStream) {}},
 		{"full", false, fillFinals},
-		{"taken by a stream that does not answer", false, func(t *testing.T, js jetstream.JetStream) {
-			t.Helper()
-			if err := js.DeleteStream(t.Context(), "INFER_FINAL"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "BACKUP", Subjects: []string{"infer.final.>"}, NoAck: true}); err != nil {
-				t.Fatal(err)
-			}
-		}},
+		{"taken by a stream that does not answer", false, takeFinals},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -71,6 +64,20 @@ func TestFinalThatCannotBeStored(t *testing.T) {
 			}
 		})
 	}
+}
+
+// takeFinals has another stream take the finals, which confirms nothing. Workers
+// may make theirs again until it is there.
+func takeFinals(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	eventually(t, "another stream has the subject", func() bool {
+		if err := js.DeleteStream(t.Context(), "INFER_FINAL"); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			t.Fatal(err)
+		}
+		_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "BACKUP", Subjects: []string{"infer.final.>"}, NoAck: true})
+		_, gone := js.Stream(t.Context(), "INFER_FINAL")
+		return err == nil && errors.Is(gone, jetstream.ErrStreamNotFound)
+	})
 }
 
 // fillFinals makes the stream of finals refuse what comes.

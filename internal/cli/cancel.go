@@ -12,15 +12,24 @@ import (
 
 func newCancel(s streams) *cobra.Command {
 	var client, natsURL string
+	var sequence uint64
 	cmd := &cobra.Command{
 		Use:   "cancel ID --client NAME",
 		Short: "Stop a request",
 		Long: `cancel asks the workers to stop a request and prints what they know of it:
-running, finished or unknown. An unknown request may wait in the broker
-still; the workers remember the cancellation for five minutes and end it when
-they take it. Only then is the exit code 1.`,
+  queued    it waited in the broker and has been taken out; only with --seq
+  admitted  a worker had it and had not begun
+  running   it stops within a step
+  finished  it had ended before
+  unknown   nobody knows it, or it waits in the broker and --seq was not given
+The workers remember the cancellation of an unknown request for five minutes
+and end it when they take it. Only then is the exit code 1.
+
+--seq is the place in the queue that the broker's receipt told. Ids that
+workers made tell it themselves.`,
 		Example: `  cellmq request g2p-en --client me --id 0123456789 "a long text" &
-  cellmq cancel 0123456789 --client me`,
+  cellmq cancel 0123456789 --client me
+  cellmq cancel 0123456789 --client me --seq 42`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, positional []string) (err error) {
 			if client == "" {
@@ -45,7 +54,7 @@ they take it. Only then is the exit code 1.`,
 				return usageError{err}
 			}
 			defer func() { err = errors.Join(err, c.Close()) }()
-			reply, err := c.Cancel(ctx, positional[0])
+			reply, err := c.CancelAt(ctx, positional[0], sequence)
 			if err != nil {
 				return err
 			}
@@ -59,6 +68,7 @@ they take it. Only then is the exit code 1.`,
 		},
 	}
 	cmd.Flags().StringVar(&client, "client", "", "name of the client that sent the request")
+	cmd.Flags().Uint64Var(&sequence, "seq", 0, "place of the request in the queue, to take it out at once")
 	cmd.Flags().StringVar(&natsURL, "nats-url", "", "NATS server to connect to")
 	return cmd
 }

@@ -114,7 +114,7 @@ func (d *dispatch) exchange(ctx context.Context, input string, place *place) err
 	if err != nil {
 		return err
 	}
-	hint := time.AfterFunc(silence, d.hint)
+	hint := time.AfterFunc(silence, func() { d.hint(stream.Sequence() > 0) })
 	defer hint.Stop()
 	var cut error
 	// Somebody sees a terminal; a pipe wants whole outputs and nothing else.
@@ -157,13 +157,21 @@ func (d *dispatch) report(number int, cause error) error {
 	return err
 }
 
-// hint tells the user, once, why nothing happens.
-func (d *dispatch) hint() {
+// hint tells the user, once, why nothing happens. A request is queued when its
+// receipt has come.
+func (d *dispatch) hint(queued bool) {
+	why := "no worker has answered yet"
+	switch {
+	case queued:
+		why = "the request is queued, no worker has taken it yet"
+	case !d.options.realtime:
+		why = "no receipt of the request yet, it is sent again"
+	}
 	d.waiting.Do(func() {
 		d.bar.clear()
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		_, _ = fmt.Fprintln(d.streams.err, "cellmq: the request is queued, no worker has taken it yet (start one with 'cellmq worker')") // advice only
+		_, _ = fmt.Fprintf(d.streams.err, "cellmq: %s (is a worker running? start one with 'cellmq worker')\n", why) // advice only
 	})
 }
 

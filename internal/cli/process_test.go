@@ -223,3 +223,40 @@ func TestQueuedWithoutWorker(t *testing.T) {
 	r.want(t, 1, "", "no worker has taken it yet")
 	r.want(t, 1, "", "--timeout")
 }
+
+// TestNotQueuedYet does not call a request queued that nobody has confirmed.
+func TestNotQueuedYet(t *testing.T) {
+	t.Parallel()
+	server := brokertest.Server(t)
+	conn := brokertest.Connect(t, server, broker.Config{})
+	if _, err := conn.NATS().SubscribeSync("infer.req.>"); err != nil { // and never answers
+		t.Fatal(err)
+	}
+	if err := conn.NATS().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, "", "request", "--nats-url", server.URL(), "g2p-en", "hello", "--timeout", "4s")
+	r.want(t, 1, "", "no receipt of the request yet")
+	if strings.Contains(r.err, "queued") {
+		t.Errorf("stderr %s", r.err)
+	}
+}
+
+// TestCancelAtItsPlace names the place in the queue.
+func TestCancelAtItsPlace(t *testing.T) {
+	t.Parallel()
+	server := brokertest.Server(t)
+	conn := brokertest.Connect(t, server, broker.Config{})
+	s, err := conn.Serve(t.Context(), broker.ServiceConfig{Worker: "w", Cancel: func(client, id string, seq uint64) broker.CancelState {
+		if client == "me" && id == "9876543210" && seq == 42 {
+			return broker.CancelQueued
+		}
+		return broker.CancelRunning
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	run(t, "", "cancel", "--nats-url", server.URL(), "9876543210", "--client", "me", "--seq", "42").want(t, 0, "queued\n", "")
+	run(t, "", "cancel", "--nats-url", server.URL(), "9876543210", "--client", "me").want(t, 0, "running\n", "")
+}

@@ -42,5 +42,7 @@ func TestSecureServer(t *testing.T) {
 	}
 	run(t, "", "cancel", "finished1", "--client", "c1").want(t, 0, "finished", "")
 	run(t, "", "cancel", "finished1", "--client", "c2").want(t, 1, "unknown", "")
+	t.Setenv("CELLMQ_NATS_NKEY", s.Seeds["operator"])
+	run(t, "", "dlq", "list").want(t, 0, "", "")
 	run(t, "", "request", "--embedded", "g2p-en", "hello").want(t, 0, "HH EH1 L OW0", "") // a key is for the server
 }
