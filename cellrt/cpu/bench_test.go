@@ -89,7 +89,11 @@ func benchSteps(b *testing.B, cfg cpu.Config, weights cellrt.Weights, bc benchCe
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, n := range []int{1, 4, 16, 64} {
+	sizes := []int{1, 4, 16, 64}
+	if testing.Short() {
+		sizes = sizes[:2] // the portable tier takes seconds for the others
+	}
+	for _, n := range sizes {
 		for _, threads := range []int{1, 2} {
 			b.Run(fmt.Sprintf("rows=%d/threads=%d", n, threads), func(b *testing.B) {
 				runner, rows, out := e.NewRunner(), make([]cellrt.Row, n), make([]cellrt.Output, n)
