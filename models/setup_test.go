@@ -91,18 +91,18 @@ func readLines[T any](t *testing.T, path ...string) []T {
 }
 
 // directory copies a fixture into memory, where a test can change it.
-func directory(t testing.TB, name string) fstest.MapFS {
-	t.Helper()
+func directory(tb testing.TB, name string) fstest.MapFS {
+	tb.Helper()
 	dir := os.DirFS(filepath.Join("testdata", "fixtures", name))
 	files, err := fs.Glob(dir, "*")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	out := fstest.MapFS{}
 	for _, f := range files {
 		b, err := fs.ReadFile(dir, f)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		out[f] = &fstest.MapFile{Data: b}
 	}
