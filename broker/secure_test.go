@@ -26,6 +26,17 @@ func secureServer(t *testing.T) *secured {
 	return &secured{brokertest.Secure(t)}
 }
 
+// eachConfig runs a test with permissions alone, and with accounts beside them.
+func eachConfig(t *testing.T, test func(*testing.T, *secured)) {
+	t.Helper()
+	for name, start := range map[string]func(testing.TB) *brokertest.SecureT{"permissions": brokertest.Secure, "accounts": brokertest.Accounts} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, &secured{start(t)})
+		})
+	}
+}
+
 // dial connects a client.
 func (s *secured) dial(t *testing.T, user string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
@@ -91,11 +102,20 @@ func permits(t *testing.T, nc *nats.Conn, verb, subject string) bool {
 	return !refused
 }
 
-// TestSecureFileAsItIs loads the file itself: nobody gets in with it, and it
-// holds no seed.
+// TestSecureFileAsItIs loads the files themselves: nobody gets in with them, and
+// they hold no seed.
 func TestSecureFileAsItIs(t *testing.T) {
 	t.Parallel()
-	file := brokertest.Deployed(t, "nats-secure.conf")
+	for _, name := range []string{"nats-secure.conf", "nats-accounts.conf"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			letsNobodyIn(t, brokertest.Deployed(t, name))
+		})
+	}
+}
+
+func letsNobodyIn(t *testing.T, file string) {
+	t.Helper()
 	s, err := broker.StartServer(t.Context(), broker.ServerConfig{DataDir: t.TempDir(), ConfigFile: file})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +146,11 @@ func TestSecureFileAsItIs(t *testing.T) {
 // TestSecureSubjects is the matrix of what each user may reach.
 func TestSecureSubjects(t *testing.T) {
 	t.Parallel()
-	s := secureServer(t)
+	eachConfig(t, secureSubjects)
+}
+
+func secureSubjects(t *testing.T, s *secured) {
+	t.Helper()
 	users := []string{"worker", "operator", "c1", "c2"}
 	conns := map[string]*nats.Conn{}
 	for _, u := range users {
@@ -232,7 +256,11 @@ func secureWorker(t *testing.T, s *secured) (*broker.Conn, *broker.Service) {
 // TestSecurePaths takes every path with the permissions of the file.
 func TestSecurePaths(t *testing.T) {
 	t.Parallel()
-	s := secureServer(t)
+	eachConfig(t, securePaths)
+}
+
+func securePaths(t *testing.T, s *secured) {
+	t.Helper()
 	conn, _ := secureWorker(t, s)
 	_, c1 := s.client(t, "c1")
 	_, c2 := s.client(t, "c2")
@@ -306,7 +334,11 @@ func everyStore(t *testing.T, conn *broker.Conn) {
 // reach what the client itself may not.
 func TestConfusedDeputy(t *testing.T) {
 	t.Parallel()
-	s := secureServer(t)
+	eachConfig(t, confusedDeputy)
+}
+
+func confusedDeputy(t *testing.T, s *secured) {
+	t.Helper()
 	conn, svc := secureWorker(t, s)
 	mallory, own := s.client(t, "c1")
 	victim := s.dial(t, "c2")

@@ -13,7 +13,8 @@ import (
 	"github.com/cellmq/cellmq/broker"
 )
 
-// SecureT is a server with deploy/nats-secure.conf, and keys of its users.
+// SecureT is a server with one of the configurations in deploy that have users, and
+// keys of these.
 type SecureT struct {
 	*broker.Server
 
@@ -29,7 +30,13 @@ type SecureT struct {
 // beside it.
 func SecureConfig(tb testing.TB) *SecureT {
 	tb.Helper()
-	example, err := os.ReadFile(Deployed(tb, "nats-secure.conf"))
+	return withKeys(tb, "nats-secure.conf")
+}
+
+// withKeys is [SecureConfig] of any file in deploy with the same users.
+func withKeys(tb testing.TB, name string) *SecureT {
+	tb.Helper()
+	example, err := os.ReadFile(Deployed(tb, name))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -59,7 +66,17 @@ func SecureConfig(tb testing.TB) *SecureT {
 // ends.
 func Secure(tb testing.TB) *SecureT {
 	tb.Helper()
-	s := SecureConfig(tb)
+	return SecureConfig(tb).start(tb)
+}
+
+// Accounts is [Secure] with deploy/nats-accounts.conf.
+func Accounts(tb testing.TB) *SecureT {
+	tb.Helper()
+	return withKeys(tb, "nats-accounts.conf").start(tb)
+}
+
+func (s *SecureT) start(tb testing.TB) *SecureT {
+	tb.Helper()
 	var err error
 	s.Server, err = broker.StartServer(tb.Context(), broker.ServerConfig{DataDir: tb.TempDir(), ConfigFile: s.ConfigFile})
 	if err != nil {
