@@ -352,7 +352,11 @@ func TestDrainOfAHungLoop(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(t.Context()) }()
-	<-w.Ready()
+	select {
+	case <-w.Ready():
+	case err := <-ended:
+		t.Fatalf("the worker ends before it serves: %v", err)
+	}
 	backend.set(true)
 	defer backend.set(false) // the goroutine that is left behind
 	nc := connect(t, server)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -390,10 +391,20 @@ func newPaced() paced { return paced{cpu.New(cpu.Config{})} }
 
 func (p paced) Load(program *cellrt.Program, slots int) (cellrt.Executable, error) {
 	e, err := p.Backend.Load(program, slots)
-	return pacedExecutable{e}, err
+	if err != nil {
+		return nil, err
+	}
+	states, ok := e.(cellrt.States)
+	if !ok {
+		return nil, errors.New("the backend has no checkpoints")
+	}
+	return pacedExecutable{e, states}, nil
 }
 
-type pacedExecutable struct{ cellrt.Executable }
+type pacedExecutable struct {
+	cellrt.Executable
+	cellrt.States
+}
 
 func (e pacedExecutable) NewRunner() cellrt.Runner { return pacedRunner{e.Executable.NewRunner()} }
 
