@@ -201,7 +201,7 @@ func (s subjects) storedLetter(r *record) (*Letter, error) {
 	}
 	var err error
 	if l.Sequence, err = strconv.ParseUint(value(HeaderSequence), 10, 64); err != nil {
-		return nil, badRecord("%s: %v", HeaderSequence, err)
+		return nil, badRecord("%s %q", HeaderSequence, clip(value(HeaderSequence)))
 	}
 	if l.Published, err = time.Parse(time.RFC3339Nano, value(HeaderPublished)); err != nil {
 		return nil, badRecord("%s %q", HeaderPublished, clip(value(HeaderPublished)))

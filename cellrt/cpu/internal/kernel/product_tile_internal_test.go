@@ -117,12 +117,12 @@ func TestShare(t *testing.T) {
 // and rows a product has, and the calls do all of the work.
 func TestTileCallsAreShort(t *testing.T) {
 	t.Parallel()
-	f32, bf16 := avx2Tilings()
-	t.Run("avx2/f32", func(t *testing.T) { t.Parallel(); checkCalls(t, f32, 16) })
-	t.Run("avx2/bf16", func(t *testing.T) { t.Parallel(); checkCalls(t, bf16, 16) })
-	f32, bf16 = avx512Tilings()
-	t.Run("avx512/f32", func(t *testing.T) { t.Parallel(); checkCalls(t, f32, 32) })
-	t.Run("avx512/bf16", func(t *testing.T) { t.Parallel(); checkCalls(t, bf16, 32) })
+	narrow32, narrow16 := avx2Tilings()
+	t.Run("avx2/f32", func(t *testing.T) { t.Parallel(); checkCalls(t, narrow32, 16) })
+	t.Run("avx2/bf16", func(t *testing.T) { t.Parallel(); checkCalls(t, narrow16, 16) })
+	wide32, wide16 := avx512Tilings()
+	t.Run("avx512/f32", func(t *testing.T) { t.Parallel(); checkCalls(t, wide32, 32) })
+	t.Run("avx512/bf16", func(t *testing.T) { t.Parallel(); checkCalls(t, wide16, 32) })
 }
 
 // checkCalls replaces the tiles by some that count what they are asked for.
