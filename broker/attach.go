@@ -71,6 +71,7 @@ func (c *Client) Attach(ctx context.Context, id string, o AttachOptions) (*Strea
 // resuming is what a stream has to ask for. Its stream's lock guards it.
 type resuming struct {
 	behind  bool // something may have been missed, or, attached, nothing has come yet
+	dropped bool // messages were dropped here: the frames that come next were there before
 	unknown bool // the last answer said that nobody knows the request
 	heard   bool // a frame has come
 	timer   *time.Timer
@@ -117,7 +118,7 @@ func (s *Stream) ask() {
 	s.mu.Lock()
 	r := &s.resume
 	r.armed = false
-	needed, unknown := !s.ended && (r.behind || s.track.hole()), s.attached && !r.heard
+	needed, unknown := !s.ended && (r.behind || r.dropped || s.track.hole()), s.attached && !r.heard
 	switch {
 	case !needed:
 	case unknown && (r.unknown || r.tries >= resumeTries):
@@ -152,7 +153,7 @@ func (s *Stream) resumed(state ResumeState) {
 		r.unknown, r.heard = false, true
 	}
 	if !s.track.hole() {
-		r.behind = false
+		r.behind, r.dropped = false, false
 	}
 }
 
@@ -176,6 +177,16 @@ func (s *Stream) reconnected() {
 	s.askAfter(resumeAfter)
 }
 
+// dropped has the stream ask what it missed, whatever comes: its last frame may
+// be among the messages that the library dropped.
+func (s *Stream) dropped() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.resume
+	r.dropped, r.tries, r.wait = true, 0, 0
+	s.askAfter(resumeAfter)
+}
+
 // follow tells the open streams of every new connection, until the client
 // ends.
 func (c *Client) follow() {
@@ -189,12 +200,17 @@ func (c *Client) follow() {
 				return
 			}
 		}
-		c.mu.Lock()
-		open := slices.Collect(maps.Values(c.streams))
-		c.mu.Unlock()
-		for _, s := range open {
-			s.reconnected()
-		}
+		c.each((*Stream).reconnected)
+	}
+}
+
+// each calls f for the open streams.
+func (c *Client) each(f func(*Stream)) {
+	c.mu.Lock()
+	open := slices.Collect(maps.Values(c.streams))
+	c.mu.Unlock()
+	for _, s := range open {
+		f(s)
 	}
 }
 

@@ -141,7 +141,7 @@ func NewClient(nc *nats.Conn, cfg ClientConfig) (*Client, error) {
 	}
 	c := &Client{nc: nc, cfg: cfg, subjects: s, streams: map[string]*Stream{}, ids: idSource{nuid: nuid.New()}, done: make(chan struct{})}
 	for _, subject := range []string{s.out(cfg.Name, "*"), s.outResume(cfg.Name, "*")} {
-		sub, err := nc.Subscribe(subject, c.receive)
+		sub, err := nc.Subscribe(subject, c.receiver())
 		if err == nil {
 			c.subs = append(c.subs, sub)
 			sub.SetClosedHandler(func(string) { c.end() }) // also when the connection closes
@@ -304,6 +304,20 @@ func (c *Client) remove(s *Stream) {
 		}
 	}
 	c.mu.Unlock()
+}
+
+// receiver returns what takes the messages of one subscription. What the library
+// drops it drops while messages wait, so the next one tells.
+func (c *Client) receiver() nats.MsgHandler {
+	dropped := 0 // the subscription's goroutine alone uses it
+	return func(m *nats.Msg) {
+		if n, err := m.Sub.Dropped(); err == nil && n != dropped {
+			c.cfg.Logger.Warn("messages dropped: the process is too slow", slog.String("client", c.cfg.Name), slog.Int("messages", n-dropped))
+			dropped = n
+			c.each((*Stream).dropped)
+		}
+		c.receive(m)
+	}
 }
 
 // receive hands a message to its stream and never blocks: one slow reader must

@@ -65,6 +65,9 @@ var (
 	ErrFrameTooLarge = errors.New("frame exceeds the payload limit")
 	// ErrNoJetStream means that the server runs without JetStream.
 	ErrNoJetStream = errors.New("server has no JetStream")
+	// ErrNotEncoded means that the request's encoding cannot carry the frame. Nothing
+	// was sent; the stream still needs a terminal frame.
+	ErrNotEncoded = errors.New("frame has no such encoding")
 	// ErrCancelled means that the reader cancelled the request.
 	ErrCancelled = errors.New("request cancelled")
 	// ErrNoReceipt means that the server did not confirm a durable request, which

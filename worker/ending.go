@@ -52,6 +52,10 @@ type word struct {
 	err     error          // of another record
 }
 
+// tooLargeText says that an answer fits into no message, or into none that the
+// finals' stream takes.
+const tooLargeText = "the output exceeds the server's payload limit"
+
 // conclude decides how a run ends, and sends what is left of its output.
 func (p *publisher) conclude(r *run, now time.Time) (*ending, error) {
 	p.outbox.cancelled(r)
@@ -130,7 +134,7 @@ func (p *publisher) final(r *run, reason broker.FinishReason, now time.Time) (*e
 	frame, err := r.stream.Terminal(&p.frame)
 	switch {
 	case errors.Is(err, broker.ErrFrameTooLarge):
-		return p.failure(r, broker.NewError(broker.CodeInternal, "the output exceeds the server's payload limit"))
+		return p.failure(r, broker.NewError(broker.CodeInternal, tooLargeText))
 	case errors.Is(err, broker.ErrTerminated):
 		return nil, err
 	case err != nil:

@@ -48,12 +48,7 @@ func (p *publisher) close(r *run, now time.Time) bool {
 		return true
 	}
 	if r.end == nil {
-		end, err := p.conclude(r, now)
-		if err != nil { // nothing can be said any more
-			r.stream.Abandon()
-			end = &ending{step: stepDone, outcome: outcomeUnsent}
-		}
-		r.end = end
+		r.endWith(p.conclude(r, now))
 	}
 	for r.end.step != stepDone {
 		if !p.advance(r, now) {
@@ -96,17 +91,7 @@ func (p *publisher) advance(r *run, now time.Time) bool {
 	case stepStore:
 		return p.storeFinal(r, now)
 	case stepSend:
-		var err error
-		if e.replay != nil {
-			err = r.stream.Replay(e.replay.Frame)
-		} else {
-			err = r.stream.SendTerminal(e.frame)
-		}
-		if errors.Is(err, broker.ErrFrameTooLarge) && e.replay != nil {
-			// A frame of another lease may have other numbers, of more digits.
-			err = r.stream.Fail(broker.NewError(broker.CodeInternal, "the output exceeds the server's payload limit"), nil)
-		}
-		if err != nil {
+		if err := sendAnswer(r); err != nil {
 			return p.later(r, now)
 		}
 		e.step = stepSettle
@@ -137,9 +122,36 @@ func (p *publisher) advance(r *run, now time.Time) bool {
 	return true
 }
 
+// sendAnswer sends the terminal frame. The stored one of another lease gives way to
+// an error when no attempt will be able to send it. The error is not stored: the
+// record is there.
+func sendAnswer(r *run) error {
+	e := r.end
+	if e.replay == nil {
+		return r.stream.SendTerminal(e.frame)
+	}
+	err := r.stream.Replay(e.replay.Frame)
+	why := ""
+	switch {
+	case errors.Is(err, broker.ErrFrameTooLarge): // this lease's numbers may have more digits
+		why = tooLargeText
+	case errors.Is(err, broker.ErrNotEncoded), errors.Is(err, broker.ErrBadRecord):
+		why = "the stored answer cannot be repeated"
+	default:
+		return err
+	}
+	e.outcome = string(broker.CodeInternal)
+	return r.stream.Fail(broker.NewError(broker.CodeInternal, why), nil)
+}
+
 // reconsider ends a run that was cancelled before it was handed back.
 func (p *publisher) reconsider(r *run, now time.Time) bool {
-	end, err := p.conclude(r, now)
+	return r.endWith(p.conclude(r, now))
+}
+
+// endWith gives a run its end, or another one than it had; with an error nothing
+// can be said any more. It reports true: there is a next step.
+func (r *run) endWith(end *ending, err error) bool {
 	if err != nil {
 		r.stream.Abandon()
 		end = &ending{step: stepDone, outcome: outcomeUnsent}
@@ -203,6 +215,8 @@ func (p *publisher) storeFinal(r *run, now time.Time) bool {
 		return false
 	case errors.Is(a.verdict.Err, broker.ErrClosed):
 		return p.later(r, now)
+	case errors.Is(a.verdict.Err, broker.ErrFrameTooLarge) && e.code == "":
+		return r.endWith(p.failure(r, broker.NewError(broker.CodeInternal, tooLargeText)))
 	default:
 		// The server takes no such final, ever or for too long. Its client hears it all the same.
 		p.storeless = true
@@ -226,13 +240,7 @@ func (p *publisher) storing() time.Duration {
 // yield gives way to what another lease has answered.
 func (p *publisher) yield(r *run, other *broker.StoredFinal) bool {
 	p.records.fenced()
-	end, err := p.repeatOf(r, other)
-	if err != nil {
-		r.stream.Abandon()
-		end = &ending{step: stepDone, outcome: outcomeUnsent}
-	}
-	r.end = end
-	return true
+	return r.endWith(p.repeatOf(r, other))
 }
 
 // ofTheMessage reports whether an error depends on the message alone. Every
