@@ -372,3 +372,25 @@ func TestEnsureKeepsWhatIsThere(t *testing.T) {
 		t.Errorf("stream of frames: %v", err)
 	}
 }
+
+// TestPublishersWordDoesNotCount publishes a record that has the headers which the
+// server adds to what it reads back.
+func TestPublishersWordDoesNotCount(t *testing.T) {
+	t.Parallel()
+	_, conn := ensured(t, broker.Config{})
+	const id = "abcdefgh"
+	m := nats.NewMsg("infer.final.me." + id)
+	m.Data = []byte("{}")
+	for name, value := range map[string]string{
+		broker.HeaderLease: "w/1/2", broker.HeaderRequest: "0000000000000003", broker.HeaderContentType: broker.TypeJSON,
+		"Nats-Subject": "infer.final.you.other001", "Nats-Sequence": "no number", "Nats-Time-Stamp": "now", "Nats-Stream": "OTHER",
+	} {
+		m.Header[name] = []string{value}
+	}
+	if _, err := conn.NATS().RequestMsg(m, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := conn.Final(t.Context(), "me", id); err != nil || got.Client != "me" || got.ID != id || got.Worker != "w" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -120,6 +121,8 @@ func TestVerdictsDecide(t *testing.T) {
 		{"never a verdict", stopped, ledger{verdicts: verdict(broker.ErrNoVerdict)}, nil, "final ", "stop", true},
 		{"always full", stopped, ledger{verdicts: verdict(broker.ErrStoreFull)}, nil, "final ", "stop", true},
 		{"refused for good", stopped, ledger{verdicts: verdict(refused)}, []string{"final"}, "final ", "stop", true},
+		{"too large", stopped, ledger{verdicts: verdict(broker.ErrFrameTooLarge, nil)}, []string{"final", "letter", "final"}, "error internal", "internal", true},
+		{"an error too large", numerical, ledger{verdicts: verdict(broker.ErrFrameTooLarge)}, []string{"letter", "final"}, "error numerical_error", "numerical_error", true},
 		{"closed", stopped, ledger{verdicts: verdict(broker.ErrClosed)}, nil, "heartbeat ", outcomeUnsent, false},
 		{"dead letter", numerical, ledger{}, []string{"letter", "final"}, "error numerical_error", "numerical_error", true},
 		{"dead letter late", numerical, ledger{letters: []error{refused, nil}}, []string{"letter", "letter", "final"}, "error numerical_error", "numerical_error", true},
@@ -159,9 +162,43 @@ func TestVerdictsDecide(t *testing.T) {
 				t.Errorf("frame %q, want %q", got, tc.frame)
 			}
 			for _, b := range tc.ledger.finals {
-				if string(b) != string(tc.ledger.finals[0]) {
+				if tc.name != "too large" && string(b) != string(tc.ledger.finals[0]) {
 					t.Errorf("stored %s, then %s", tc.ledger.finals[0], b)
 				}
+			}
+		})
+	}
+}
+
+// TestEndThatCannotBeEncoded has the client's own part of the terminal frame be
+// something that the request's encoding has no word for: the frame is an error
+// without it, it is what is stored, and the place is free.
+func TestEndThatCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	meta, err := broker.NewMeta(map[string]any{"ratio": math.NaN()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for code, end := range map[broker.Code]cellrt.Result{
+		broker.CodeInternal:       {Done: true, Reason: cellrt.Stopped},
+		broker.CodeNumericalError: {Done: true, Err: cellrt.ErrNumerical},
+	} {
+		t.Run(string(code), func(t *testing.T) {
+			t.Parallel()
+			l := &ledger{}
+			d := durableDesk(t, l)
+			d.run.req.Encoding, d.run.req.Params.Meta = broker.JSON, meta
+			d.emit(end)
+			for range 4 { // steps
+				d.publisher.turn(time.Now())
+			}
+			frames := d.frames(t)
+			last := frames[len(frames)-1]
+			if e := last.Error; e == nil || e.Code != code || len(last.Meta) > 0 {
+				t.Errorf("frames %v, the last is %+v", describe(frames), last)
+			}
+			if !slices.Equal(l.wrote, []string{"letter", "final"}) || !slices.Equal(d.outcomes, []string{string(code)}) || len(d.publisher.live) != 0 {
+				t.Errorf("wrote %v, outcomes %v, %d live", l.wrote, d.outcomes, len(d.publisher.live))
 			}
 		})
 	}
