@@ -131,7 +131,7 @@ func sendAnswer(r *run) error {
 		return r.stream.SendTerminal(e.frame)
 	}
 	err := r.stream.Replay(e.replay.Frame)
-	why := ""
+	var why string
 	switch {
 	case errors.Is(err, broker.ErrFrameTooLarge): // this lease's numbers may have more digits
 		why = tooLargeText
