@@ -88,6 +88,9 @@ var (
 	// ErrBadRecord means that a stored record is malformed, or is not what its
 	// subject says.
 	ErrBadRecord = errors.New("malformed record")
+	// ErrTruncated means that a dead letter lacks what was asked of it, since that
+	// did not fit into a message.
+	ErrTruncated = errors.New("truncated letter")
 	// ErrClosed means that the client or connection is closed.
 	ErrClosed = errors.New("closed")
 )

@@ -75,10 +75,8 @@ func (w *Worker) answerDead(ctx context.Context, d *broker.Delivery, stream *bro
 		return err
 	}
 	l := broker.NewLetter(r)
-	l.Worker, l.Code, l.Attempts, l.Excused, l.Terminal = w.cfg.Name, broker.CodeAttemptsExhausted, attempts, excused, frame.Frame
-	if s := w.served[r.Model]; s != nil {
-		l.Digest = s.model.Digest()
-	}
+	l.Code, l.Attempts, l.Excused, l.Terminal = broker.CodeAttemptsExhausted, attempts, excused, frame.Frame
+	w.signLetter(l, nil)
 	if err := w.conn.WriteLetter(ctx, l); err != nil {
 		return err
 	}

@@ -45,14 +45,12 @@ func (a *archive) store(r *run, until time.Time) error {
 func (a *archive) letter(r *run) {
 	w := a.worker
 	l := broker.NewLetter(r.req)
-	l.Worker, l.Code, l.Attempts, l.Excused = w.cfg.Name, r.end.code, r.attempt, r.excused
+	l.Code, l.Attempts, l.Excused = r.end.code, r.attempt, r.excused
 	l.Terminal, l.Tokens = r.end.frame.Frame, r.ids
 	if l.Code == broker.CodeAttemptsExhausted {
 		l.Attempts-- // this one did not begin
 	}
-	if s := w.served[r.req.Model]; s != nil { // also of a run that was refused before it had its model
-		l.Digest = s.model.Digest()
-	}
+	w.signLetter(l, r.served)
 	w.tasks.begin(max(time.Until(r.delivery.Lease.Deadline()), closeRetry), func(ctx context.Context) {
 		err := w.conn.WriteLetter(ctx, l)
 		if err != nil {
@@ -62,6 +60,19 @@ func (a *archive) letter(r *run) {
 		}
 		w.outbox.tell(r, word{err: err})
 	})
+}
+
+// signLetter says in a letter which worker gave up, and with which model: that of
+// the run, or without one, as of a run that was refused before, the one that is
+// served here.
+func (w *Worker) signLetter(l *broker.Letter, s *served) {
+	l.Worker = w.cfg.Name
+	if s == nil {
+		s = w.served[l.Model]
+	}
+	if s != nil {
+		l.Digest, l.Version = s.model.Digest(), s.model.Version()
+	}
 }
 
 // excuse implements [records].
