@@ -273,7 +273,8 @@ func (l *Letter) readBody(b []byte) error {
 // WriteLetter stores l and waits for the server's confirmation, through
 // elections, until ctx ends. A letter of the same request within an hour is
 // stored once. What does not fit into a message is left out, see
-// [Letter.Truncated].
+// [Letter.Truncated]. An error that would only come again, as [ErrClosed],
+// [ErrBadRecord], a missing permission or another refusal, comes at once.
 func (c *Conn) WriteLetter(ctx context.Context, l *Letter) error {
 	var err error
 	if c.created() == 0 {
@@ -283,6 +284,9 @@ func (c *Conn) WriteLetter(ctx context.Context, l *Letter) error {
 	m, bad := l.message(&c.subjects, stream, int(c.nc.MaxPayload()))
 	if err = cmp.Or(bad, err); err == nil {
 		err = c.put(ctx, m)
+	}
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	if err != nil {
 		return fmt.Errorf("write letter: %w", err)

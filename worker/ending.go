@@ -24,6 +24,9 @@ type ending struct {
 	// code of a frame that is an error.
 	code  broker.Code
 	asked bool // a record is being written
+	// letterBy is when the attempt ends, or the frame is sent, though the letter is
+	// not written; zero before the first try.
+	letterBy time.Time
 	// storeBy is when the frame is sent though it is not stored; zero before the
 	// first try.
 	storeBy time.Time

@@ -51,15 +51,34 @@ func (a *archive) letter(r *run) {
 		l.Attempts-- // this one did not begin
 	}
 	w.signLetter(l, r.served)
-	w.tasks.begin(max(time.Until(r.delivery.Lease.Deadline()), closeRetry), func(ctx context.Context) {
+	limit := time.Until(r.delivery.Lease.Deadline())
+	if end := r.end.letterBy; !end.IsZero() {
+		limit = min(limit, time.Until(end))
+	}
+	w.tasks.begin(max(limit, closeRetry), func(ctx context.Context) {
 		err := w.conn.WriteLetter(ctx, l)
-		if err != nil {
-			w.log.LogAttrs(ctx, slog.LevelWarn, "dead letter not written", slog.String("request_id", r.req.ID), slog.Any("error", err))
-		} else {
+		if err == nil {
 			w.metrics.letters.WithLabelValues(string(l.Code)).Inc()
 		}
 		w.outbox.tell(r, word{err: err})
 	})
+}
+
+// unwritten implements [records].
+func (a *archive) unwritten(r *run, err error) {
+	a.worker.log.LogAttrs(context.Background(), slog.LevelWarn, "dead letter not written, the request comes again",
+		slog.String("request_id", r.req.ID), slog.String("model", r.req.Model), slog.Int("attempt", r.attempt), slog.Any("error", err))
+}
+
+// lost implements [records].
+func (a *archive) lost(r *run, err error) { a.worker.lostLetter(r.req, err) }
+
+// lostLetter reports a dead letter that is given up. The request's message is
+// about to go; what is said here is all that is left.
+func (w *Worker) lostLetter(r *broker.Request, err error) {
+	w.metrics.lostLetters.Inc()
+	w.log.LogAttrs(context.Background(), slog.LevelError, "dead letter lost", slog.String("request_id", r.ID), slog.String("model", r.Model),
+		slog.String("subject", r.Raw.Subject), slog.Uint64("sequence", r.Sequence), slog.Any("error", err))
 }
 
 // signLetter says in a letter which worker gave up, and with which model: that of

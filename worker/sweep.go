@@ -83,7 +83,7 @@ func (w *Worker) sweepOnce(ctx context.Context, pause time.Duration) error {
 	w.metrics.residue.Set(float64(residue))
 	w.log.LogAttrs(ctx, slog.LevelError, "requests are stuck in the stream", slog.Uint64("requests", residue))
 	for _, d := range stuck {
-		if err := w.bury(ctx, d, int(d.Lease.Attempt)-1); err != nil {
+		if err := w.bury(ctx, d, int(d.Lease.Attempt)-1, w.cfg.MaxAttempts); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // refused.
 const closeRetry = 100 * time.Millisecond
 
-// storeWaits is how many ack waits a final has to be stored.
+// storeWaits is how many ack waits a final has to be stored, and the letter of a
+// request that has no other attempt to be written.
 const storeWaits = 3
 
 // records is what the publisher writes before it tells a client how its
@@ -31,6 +32,10 @@ type records interface {
 	checkpoint(r *run)
 	// fenced counts a run whose answer came second.
 	fenced()
+	// unwritten reports a letter that the attempt could not write; another one will.
+	unwritten(r *run, err error)
+	// lost reports a letter that nobody will write.
+	lost(r *run, err error)
 	// unstored reports a final that the server does not take.
 	unstored(r *run, err error)
 }
@@ -161,22 +166,57 @@ func (r *run) endWith(end *ending, err error) bool {
 }
 
 // writeLetter sees to it that a request that is given up leaves a dead letter,
-// before anything else is done about it.
+// before anything else is done about it. Without one the attempt ends without an
+// answer, as a failure, and the next one tries again; the last one answers all the
+// same, and the letter is lost.
 func (p *publisher) writeLetter(r *run, now time.Time) bool {
-	if !r.req.Durable || !hasLetter(r.end.code) {
-		r.end.step = stepStore
+	e := r.end
+	if !r.req.Durable || !hasLetter(e.code) {
+		e.step = stepStore
 		return true
+	}
+	if e.letterBy.IsZero() || r.cutOff.Load() { // without a connection no store is to blame, and the lease ends
+		e.letterBy = now.Add(p.writing(r))
 	}
 	a := p.ask(r, p.records.letter)
 	switch {
 	case a == nil:
 		return false
-	case a.err != nil:
-		return p.later(r, now)
+	case a.err == nil:
+		p.unlettered = false
+		e.step = stepStore
+	case now.Before(e.letterBy):
+		r.retryAt = now.Add(max(closeRetry, p.patience/10)) // the broker has tried for longer if that can help
+		return false
+	case errors.Is(a.err, broker.ErrClosed), !p.isLast(r):
+		p.records.unwritten(r, a.err)
+		r.stream.Abandon()
+		e.step, e.outcome = stepDone, outcomeUnsent
+	default:
+		p.unlettered = true
+		p.records.lost(r, a.err)
+		e.step = stepStore
 	}
-	r.end.step = stepStore
 	return true
 }
+
+// writing is how long the letter of a run may take to be written: as long as a
+// final, if the letter would be lost. Once one was lost the next ones have less
+// time, until one is written, as for finals.
+func (p *publisher) writing(r *run) time.Duration {
+	switch {
+	case p.unlettered:
+		return p.patience / 4
+	case p.isLast(r):
+		return storeWaits * p.patience
+	}
+	return p.patience
+}
+
+// isLast reports whether a request has no other attempt, should this one fail.
+// Attempts whose excuses could not be looked up count as failures here: the store
+// of states is away as well, and the request must end.
+func (p *publisher) isLast(r *run) bool { return r.failures()+1 >= p.attempts }
 
 // hasLetter reports whether a request that ends with an error is a dead letter:
 // when the fault may be ours.

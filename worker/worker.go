@@ -326,7 +326,7 @@ func (w *Worker) publisher() *publisher {
 		outbox: w.outbox, interval: w.cfg.FrameInterval, beat: w.cfg.Heartbeat, patience: w.cfg.AckWait,
 		stop: w.stop, closed: w.closed,
 		session: func() uint64 { return w.conn.NATS().Stats().Reconnects },
-		records: &archive{worker: w, finals: w.finals},
+		records: &archive{worker: w, finals: w.finals}, attempts: w.cfg.MaxAttempts,
 	}
 }
 
