@@ -256,6 +256,9 @@ func TestLetterBeforeSettle(t *testing.T) {
 			publish(t, nc, "infer.req.failing.std.me", "", []byte(`{"input":[3]}`), "Nats-Msg-Id", "request0001")
 			if tc.stream != "" {
 				eventually(t, "the step is reached", func() bool { return tc.reached(t, nc) })
+				if queue, finals := messages(t, nc, "INFER"), messages(t, nc, "INFER_FINAL"); queue != 1 || finals != 0 {
+					t.Errorf("%d requests and %d finals before the step is done", queue, finals)
+				}
 				if tc.restart {
 					f.restart(t)
 					eventually(t, "the test is back", func() bool { return nc.FlushTimeout(time.Second) == nil })
