@@ -23,8 +23,17 @@ func (w *Worker) connect(ctx context.Context) (disconnect func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	shutdown := func() {
-		if owned {
+	shutdown := func() {}
+	if owned {
+		tending, stop := context.WithCancel(context.WithoutCancel(ctx))
+		tended := make(chan struct{})
+		go func() {
+			defer close(tended)
+			server.Tend(tending)
+		}()
+		shutdown = func() {
+			stop()
+			<-tended
 			server.Shutdown()
 		}
 	}

@@ -24,6 +24,8 @@ type ending struct {
 	// code of a frame that is an error.
 	code  broker.Code
 	asked bool // a record is being written
+	// stored: the frame is the request's one stored final.
+	stored bool
 	// storeBy is when the frame is sent though it is not stored; zero before the
 	// first try.
 	storeBy time.Time

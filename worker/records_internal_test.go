@@ -20,11 +20,12 @@ type ledger struct {
 	letters  []error
 	silent   bool // no answer comes
 
-	wrote   []string
-	finals  [][]byte
-	apology int
-	losses  int
-	bare    int
+	wrote     []string
+	finals    [][]byte
+	apology   int
+	losses    int
+	bare      int
+	forgotten int
 }
 
 func (l *ledger) store(r *run, _ time.Time) error {
@@ -59,6 +60,7 @@ func (l *ledger) excuse(r *run) {
 
 func (l *ledger) checkpoint(*run)      { l.wrote = append(l.wrote, "checkpoint") }
 func (l *ledger) apologize(*run)       { l.apology++ }
+func (l *ledger) forget(*run)          { l.forgotten++ }
 func (l *ledger) fenced()              { l.losses++ }
 func (l *ledger) unstored(*run, error) { l.bare++ }
 

@@ -29,6 +29,8 @@ type records interface {
 	apologize(r *run)
 	// checkpoint stores where a run can go on; nobody waits.
 	checkpoint(r *run)
+	// forget drops what is stored of a request that has its answer; nobody waits.
+	forget(r *run)
 	// fenced counts a run whose answer came second.
 	fenced()
 	// unstored reports a final that the server does not take.
@@ -96,6 +98,9 @@ func (p *publisher) advance(r *run, now time.Time) bool {
 		}
 		e.step = stepSettle
 	case stepSettle:
+		if e.stored && (r.kept != nil || r.past != nil) {
+			p.records.forget(r)
+		}
 		if e.reject != "" {
 			_ = r.delivery.Lease.Reject(e.reject) // as for Settle
 		} else {
@@ -205,7 +210,7 @@ func (p *publisher) storeFinal(r *run, now time.Time) bool {
 	case a == nil:
 		return false
 	case a.verdict.Mine:
-		p.storeless = false
+		p.storeless, e.stored = false, true
 		e.step = stepSend
 	case a.verdict.Other != nil:
 		p.storeless = false
