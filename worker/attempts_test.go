@@ -82,7 +82,9 @@ func states(t *testing.T, nc *nats.Conn) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answer struct{ State struct{ Subjects map[string]int } }
+	var answer struct {
+		State struct{ Subjects map[string]int }
+	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
 		t.Fatal(err)
 	}
