@@ -24,6 +24,7 @@ func TestManyHandBacks(t *testing.T) {
 	nc, conn := connect(t, server), brokerConn(t, server)
 	out := subscribe(t, nc, "infer.out.me.*")
 	publish(t, nc, "infer.req.endless.std.me", "", []byte(`{"input": [3], "max_tokens": 4}`), "Nats-Msg-Id", "patient01")
+	queued(t, nc, 1)
 	d, err := conn.Queued(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +42,7 @@ func TestManyHandBacks(t *testing.T) {
 	w.wait(t)
 
 	publish(t, nc, "infer.req.endless.std.me", "", []byte(`{"input": [3]}`), "Nats-Msg-Id", "killer001")
+	queued(t, nc, 1)
 	fail(t, nc, "endless", bound)
 	start(t, server, serve, once)
 	f := lastFrame(t, out)
