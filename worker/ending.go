@@ -27,6 +27,8 @@ type ending struct {
 	// letterBy is when the attempt ends, or the frame is sent, though the letter is
 	// not written; zero before the first try.
 	letterBy time.Time
+	// stored: the frame is the request's one stored final.
+	stored bool
 	// storeBy is when the frame is sent though it is not stored; zero before the
 	// first try.
 	storeBy time.Time

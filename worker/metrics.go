@@ -40,6 +40,8 @@ type metrics struct {
 	restored     prometheus.Counter
 	reconciled   prometheus.Counter
 	residue      prometheus.Gauge
+	storeless    prometheus.Gauge
+	short        *prometheus.GaugeVec // stream
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -70,7 +72,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.records(histogram("cellmq_store_wait_seconds", "Time from a final to the server's word that it is stored.", seconds))
 	reg.MustRegister(m.requests, m.refusals, m.redeliveries, m.rows, m.step,
 		m.brokerWait, m.queueWait, m.firstToken, m.total,
-		m.storeWait, m.letters, m.lostLetters, m.fenced, m.excused, m.unstored, m.checkpoints, m.restored, m.reconciled, m.residue)
+		m.storeWait, m.letters, m.lostLetters, m.fenced, m.excused, m.unstored, m.checkpoints, m.restored, m.reconciled, m.residue,
+		m.storeless, m.short)
 	return m
 }
 
@@ -93,6 +96,12 @@ func (m *metrics) records(storeWait prometheus.Histogram) {
 	m.residue = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "cellmq_residue_messages", Help: "Requests in the stream that no consumer will deliver, when this worker looked last.",
 	})
+	m.storeless = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "cellmq_stores_failing", Help: "1 while the server has stored nothing for longer than two ack waits.",
+	})
+	m.short = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "cellmq_store_short_seconds", Help: "How much too early a full stream of records drops them, when this worker looked last.",
+	}, []string{"stream"})
 }
 
 // stepped counts a step.

@@ -99,7 +99,7 @@ func (p *publisher) join(r *run, now time.Time) {
 	r.joined = true
 	r.last, r.session = now, p.connected
 	p.live = append(p.live, r)
-	older, err := p.enter(r, p.connected)
+	older, err := p.enter(r, p.connected, now)
 	if older != nil {
 		p.silence(older, errTakenOver)
 	}

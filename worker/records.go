@@ -125,6 +125,17 @@ func (a *archive) checkpoint(r *run) {
 	a.worker.metrics.checkpoints.Inc()
 }
 
+// forget implements [records]: an empty record takes the place of the checkpoint
+// and is gone in a second. It is sent behind all checkpoints of this worker, on the
+// same connection.
+func (a *archive) forget(r *run) {
+	s := &broker.State{Client: r.req.Client, ID: r.req.ID, Request: r.req.Hash}
+	if err := a.worker.conn.SaveStateAsync(s, time.Second); err != nil {
+		a.worker.log.LogAttrs(context.Background(), slog.LevelDebug, "checkpoint not dropped",
+			slog.String("request_id", r.req.ID), slog.Any("error", err)) // it expires
+	}
+}
+
 // stateOf is what is known of a run, and where it can go on.
 func (a *archive) stateOf(r *run) *broker.State {
 	s := &broker.State{Client: r.req.Client, ID: r.req.ID, Request: r.req.Hash, Excused: r.excused}

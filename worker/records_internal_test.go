@@ -21,13 +21,14 @@ type ledger struct {
 	letters  []error
 	silent   bool // no answer comes
 
-	wrote   []string
-	finals  [][]byte
-	apology int
-	losses  int
-	bare    int
-	later   int // letters left to another attempt
-	gone    int // letters given up
+	wrote     []string
+	finals    [][]byte
+	apology   int
+	losses    int
+	bare      int
+	later     int // letters left to another attempt
+	gone      int // letters given up
+	forgotten int
 }
 
 func (l *ledger) store(r *run, _ time.Time) error {
@@ -66,6 +67,7 @@ func (l *ledger) fenced()               { l.losses++ }
 func (l *ledger) unstored(*run, error)  { l.bare++ }
 func (l *ledger) unwritten(*run, error) { l.later++ }
 func (l *ledger) lost(*run, error)      { l.gone++ }
+func (l *ledger) forget(*run)           { l.forgotten++ }
 
 // durableDesk is a desk whose run is durable and joined.
 func durableDesk(tb testing.TB, l *ledger) *desk {

@@ -30,13 +30,18 @@ func priorities() []broker.Priority {
 
 // sweep looks for residue now and then, until ctx ends. Residue are requests that
 // no consumer will deliver and of which no advisory has told: there should be
-// none.
+// none. It also looks how full the streams of records are.
 func (w *Worker) sweep(ctx context.Context) {
 	every := w.cfg.Sweep
 	for every > 0 && wait(ctx, every/2+rand.N(every)) {
 		if err := w.sweepOnce(ctx, sweepPause); err != nil && ctx.Err() == nil {
 			w.log.LogAttrs(ctx, slog.LevelWarn, "residue not counted", slog.Any("error", err))
 		}
+		looking, cancel := context.WithTimeout(ctx, sweepWait)
+		if err := w.checkFill(looking); err != nil && ctx.Err() == nil {
+			w.log.LogAttrs(ctx, slog.LevelWarn, "stores not looked at", slog.Any("error", err))
+		}
+		cancel()
 	}
 }
 

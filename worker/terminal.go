@@ -30,6 +30,8 @@ type records interface {
 	apologize(r *run)
 	// checkpoint stores where a run can go on; nobody waits.
 	checkpoint(r *run)
+	// forget drops what is stored of a request that has its answer; nobody waits.
+	forget(r *run)
 	// fenced counts a run whose answer came second.
 	fenced()
 	// unwritten reports a letter that the attempt could not write; another one will.
@@ -101,6 +103,9 @@ func (p *publisher) advance(r *run, now time.Time) bool {
 		}
 		e.step = stepSettle
 	case stepSettle:
+		if e.stored && (r.kept != nil || r.past != nil) {
+			p.records.forget(r)
+		}
 		if e.reject != "" {
 			_ = r.delivery.Lease.Reject(e.reject) // as for Settle
 		} else {
@@ -245,7 +250,7 @@ func (p *publisher) storeFinal(r *run, now time.Time) bool {
 	case a == nil:
 		return false
 	case a.verdict.Mine:
-		p.storeless = false
+		p.storeless, e.stored = false, true
 		e.step = stepSend
 	case a.verdict.Other != nil:
 		p.storeless = false
