@@ -149,8 +149,7 @@ func send(t *testing.T, url string, asks []ask, span time.Duration) []*outcome {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		// A request whose worker was killed may wait long for the next one.
-		c, err := broker.NewClient(nc, broker.ClientConfig{Name: fmt.Sprint("chaos", i), Silence: 4 * time.Minute})
+		c, err := broker.NewClient(nc, broker.ClientConfig{Name: fmt.Sprint("chaos", i)})
 		if err != nil {
 			t.Fatal(err)
 		}
