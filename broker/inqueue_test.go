@@ -155,6 +155,7 @@ func hold(t *testing.T, conn *broker.Conn, client, id string) {
 func TestIDOfAnother(t *testing.T) {
 	t.Parallel()
 	eachConfig(t, func(t *testing.T, s *secured) {
+		t.Helper()
 		conn := s.worker(t)
 		if err := conn.EnsureStreams(t.Context(), []string{"echo"}); err != nil {
 			t.Fatal(err)

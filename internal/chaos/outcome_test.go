@@ -132,10 +132,11 @@ func (a *ask) perform(ctx context.Context, c *sender) *outcome {
 }
 
 // refusedBefore reports whether an error means that the request was not stored
-// and may be later. A queue without a leader is busy; unknown_model is only said
-// of a queue that is there and does not take the model, so here it is a fault.
+// and may be later. A queue without a leader is busy. An unknown model is the word
+// of the server or a worker that no stream captures it; the server's meta leader
+// says it, and one that was killed and comes back may not know its streams yet.
 func refusedBefore(e *broker.Error) bool {
-	return e.Code == broker.CodeBusy || e.Code == broker.CodeQuotaExceeded
+	return e.Code == broker.CodeUnknownModel || e.Code == broker.CodeBusy || e.Code == broker.CodeQuotaExceeded
 }
 
 func (a *ask) open(ctx context.Context, c *broker.Client, stored bool) (*broker.Stream, error) {
