@@ -135,14 +135,22 @@ func (s *Stream) ask() {
 	index := s.track.haveTokens
 	s.mu.Unlock()
 	if needed {
-		s.client.sendResume(s.id, s.replies, index)
+		s.client.sendQuestion(resumeMessage{ID: s.id, Index: index}, s.replies)
 	}
 }
 
 // resumed takes the answer to a resume request. Frames come beside it.
 func (s *Stream) resumed(state ResumeState) {
+	switch state {
+	case ResumeServed:
+		return // by a queue without a leader
+	case ResumeUnserved:
+		s.noQueue()
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.probed(state)
 	r := &s.resume
 	switch {
 	case state == ResumeUnknown && s.attached && !r.heard:
@@ -214,17 +222,17 @@ func (c *Client) each(f func(*Stream)) {
 	}
 }
 
-// sendResume asks the workers for the output of a request, of which the reader
-// has index tokens. What is answered goes to the last token replies of this
-// client, so that other readers of the request are not bothered with it.
-func (c *Client) sendResume(id, replies string, index int) {
-	payload, err := json.Marshal(resumeMessage{ID: id, Index: index})
+// sendQuestion asks the workers for the output of a request, or what they know of
+// its model. What is answered goes to the last token replies of this client, so
+// that other readers of the request are not bothered with it.
+func (c *Client) sendQuestion(m resumeMessage, replies string) {
+	payload, err := json.Marshal(m)
 	if err == nil {
 		err = c.nc.PublishMsg(&nats.Msg{
 			Subject: c.subjects.resume(c.cfg.Name), Reply: c.subjects.out(c.cfg.Name, replies), Data: payload,
 		})
 	}
 	if err != nil {
-		c.cfg.Logger.Warn("resume request not sent", slog.String("request_id", id), slog.Any("error", err))
+		c.cfg.Logger.Warn("resume request not sent", slog.String("request_id", m.ID), slog.Any("error", err))
 	}
 }

@@ -46,16 +46,18 @@ type ClientConfig struct {
 	ReceiptWait time.Duration
 	// NoQueueWait is how long a durable request is published again for which the
 	// server has no queue, as in an election and while JetStream starts; then it
-	// is refused with the code busy. When the server says that no stream captures
-	// the model it is unknown_model at once. Default 10 s.
+	// is refused with the code busy. When the server or a worker says that no
+	// stream captures the model it is unknown_model at once. Default 10 s.
 	NoQueueWait time.Duration
 	// Silence is how long a request that a worker has accepted may go without a
-	// frame; then it fails with [ErrSilent]. Default 60 s, which should be many
-	// heartbeats and some ack waits of the workers.
+	// frame; then the workers are asked, and it fails with [ErrSilent] when they say
+	// that the queue has it no more. A realtime request, and one without a receipt,
+	// fails at once. Default 60 s, which should be many heartbeats and some ack waits
+	// of the workers.
 	Silence time.Duration
 	// QueueSilence is the same for a request that is queued, or that wants
-	// nothing but its terminal frame. Default 16 min, longer than the queue keeps
-	// a request.
+	// nothing but its terminal frame. It also bounds the time without a frame or an
+	// answer of a worker. Default 16 min, longer than the queue keeps a request.
 	QueueSilence time.Duration
 	// Logger. Default: discarded.
 	Logger *slog.Logger

@@ -74,7 +74,8 @@ var (
 	// was published several times under its id. An [*Error] comes with it that is
 	// retryable.
 	ErrNoReceipt = errors.New("no receipt")
-	// ErrSilent means that a request was taken and then nothing was heard of it.
+	// ErrSilent means that a request was taken, nothing was heard of it, and as far
+	// as the workers can tell the queue has it no more.
 	ErrSilent = errors.New("nothing heard")
 	// ErrNotStored means that there is no such record: none was stored, or it was
 	// dropped since.

@@ -94,15 +94,15 @@ func TestClocksDiffer(t *testing.T) {
 // FuzzQuestions has hostile payloads on the endpoints: what is read is in its
 // bounds.
 func FuzzQuestions(f *testing.F) {
-	for _, s := range []string{`{"id":"abcdefgh","seq":7,"index":3}`, "\x81\xa2id\xa8abcdefgh", `{"id":1}`, "", "{"} {
+	for _, s := range []string{`{"id":"abcdefgh","seq":7,"index":3}`, `{"id":"abcdefgh","model":"echo"}`, "\x81\xa2id\xa8abcdefgh", `{"id":1}`, "", "{"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		if id, _, err := readCancel(payload); err == nil && !ValidID(id) {
 			t.Fatalf("id %q", id)
 		}
-		if id, index, err := readResume(payload); err == nil && (!ValidID(id) || index < 0) {
-			t.Fatalf("id %q, index %d", id, index)
+		if m, err := readResume(payload); err == nil && (!ValidID(m.ID) || m.Index < 0 || m.Model != "" && !ValidModel(m.Model)) {
+			t.Fatalf("%+v", m)
 		}
 		if c, err := readControl(payload); err == nil && c.Op != ControlStatus && c.Op != ControlDrain {
 			t.Fatalf("operation %q", c.Op)
