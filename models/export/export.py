@@ -13,6 +13,7 @@ import json
 import math
 import os
 import pathlib
+import pickle
 import shlex
 import subprocess
 import sys
@@ -68,7 +69,7 @@ def fit(state, wanted, dtype):
         stored[name] = tensor.to(DTYPES[dtype])
         if not stored[name].isfinite().all():
             faults.append(f"tensor {name}: values up to {tensor.abs().max().item():g}, finite ones in {dtype} wanted")
-    faults += [f"tensor {name}: shape {list(tensor.shape)}, not part of the model"
+    faults += [f"tensor {name}: shape {list(getattr(tensor, 'shape', []))}, not part of the model"
                for name, tensor in state.items() if name not in wanted]
     refuse(faults)
     return stored
@@ -183,7 +184,7 @@ def main(arguments):
             print(verify(given.directory, given.cellmq), "golden outputs are right")
             return 0
         return write_command(given)
-    except (ExportError, OSError, ValueError) as error:
+    except (OSError, ValueError, pickle.UnpicklingError) as error:
         print(error, file=sys.stderr)
         return 1
 

@@ -113,6 +113,9 @@ func TestExportRefuses(t *testing.T) {
 		{"not a number", `state["out.bias"][3] = float("nan")`, "tensor out.bias: values up to nan, finite ones in f16 wanted"},
 		{"family", `config["model_type"] = "bert"`, "model_type: 'bert', one of rnn_lm, rnn_seq2seq, rnn_classifier, tree_lstm wanted"},
 		{"cell", `config["cell"] = "rnn"`, "cell: 'rnn', one of lstm, gru wanted"},
+		{"a token outside", `export.export("n", config, state, inputs=[[7]])`, "input [7]: is empty or has a token outside 0 to 6"},
+		{"an empty input", `export.export("n", config, state, inputs=[""])`, "input '': is empty"},
+		{"a whole checkpoint", `state = {"epoch": 3}`, "tensor epoch: shape [], not part of the model"},
 		{"no size", `del config["hidden_size"]`, "hidden_size"},
 	}
 	for _, tt := range tests {
@@ -123,8 +126,8 @@ func TestExportRefuses(t *testing.T) {
 import torch, export, families
 config = {"model_type": "rnn_lm", "cell": "lstm", "vocab_size": 7, "embedding_size": 4, "hidden_size": 5, "num_layers": 1, "tokenizer": "ids"}
 state = families.build(config).state_dict()
-` + tt.change + `
 try:
+    ` + tt.change + `
     export.export("m", config, state, dtype="f16")
 except ValueError as error:
     print(error)

@@ -76,7 +76,8 @@ class Classifier(nn.Module):
             y, _ = layer(x)
             x = y + x if self.residual and i else y
             if i < len(self.ramps):
-                logits.append(self.ramps[i](x.mean(dim=1)))
+                ramp = self.ramps[i]
+                logits.append(ramp(x.mean(dim=1)))
         return logits + [self.classifier(x.mean(dim=1))]
 
 

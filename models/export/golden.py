@@ -34,8 +34,9 @@ class Oracle:
 
     def _ids(self, given):
         ids = self.source.encode(given) if isinstance(given, str) else list(given)
-        if not ids:
-            raise ValueError(f"input {given!r}: empty")
+        size = self.config.get("source_vocab_size", self.config.get("vocab_size"))
+        if not ids or not all(0 <= i < size for i in ids):
+            raise ValueError(f"input {given!r}: is empty or has a token outside 0 to {size - 1}")
         return ids
 
     def _language(self, given, max_tokens):
