@@ -50,11 +50,17 @@ func (s *source) tensors() (*safetensors.File, error) {
 	return tensors, nil
 }
 
-// weightsSum returns the SHA-256 of the weights, which were read, in
-// hexadecimal.
-func (s *source) weightsSum() string {
-	sum := sha256.Sum256(s.weights)
-	return hex.EncodeToString(sum[:])
+// hash returns the digest, and the SHA-256 of the weights, which were read, in
+// hexadecimal. Either takes the more time the larger the weights are, so they
+// are made at the same time.
+func (s *source) hash() (digest, weightsSum string, err error) {
+	made := make(chan string)
+	go func() {
+		sum := sha256.Sum256(s.weights)
+		made <- hex.EncodeToString(sum[:])
+	}()
+	digest, err = s.digest()
+	return digest, <-made, err
 }
 
 // hidden says whether a name is none of a model's: editors and tools leave

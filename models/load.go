@@ -170,11 +170,10 @@ func read(src *source, name string) (*Model, error) {
 		return nil, err
 	}
 	m.program = m.family.Program().WithWeights(weights)
-	m.weightsSum = src.weightsSum()
-	if m.golden, err = readGolden(src.fsys, m.weightsSum); err != nil {
+	if m.digest, m.weightsSum, err = src.hash(); err != nil {
 		return nil, err
 	}
-	if m.digest, err = src.digest(); err != nil {
+	if m.golden, err = readGolden(src.fsys, m.weightsSum); err != nil {
 		return nil, err
 	}
 	return m, nil
