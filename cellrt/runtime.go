@@ -54,8 +54,10 @@ func New(cfg Config, b Backend, sink Sink) (*Runtime, error) {
 // measures the program's cells for as long as Config.Profile says, and makes
 // the model known. It may be called while the runtime runs and makes no step
 // wait, though it uses a core. It fails with [ErrStopped] or when the backend cannot run
-// the program.
+// the program. To load a program that is closed is a programmer's error and
+// panics.
 func (r *Runtime) Load(p *Program, slots int) (*Model, error) {
+	p.wantOpen()
 	m, err := NewModel(p, slots)
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)

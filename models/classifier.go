@@ -2,7 +2,6 @@ package models
 
 import (
 	"encoding/json"
-	"io/fs"
 
 	"github.com/cellmq/cellmq/models/classifier"
 	"github.com/cellmq/cellmq/models/internal/brief"
@@ -17,7 +16,7 @@ type classifierFamily struct {
 }
 
 // loadClassifier fills in the parts of m that its family decides.
-func (m *Model) loadClassifier(fsys fs.FS, c config, text []byte) error {
+func (m *Model) loadClassifier(src *source, c config, text []byte) error {
 	var cc classifier.Config
 	if err := json.Unmarshal(text, &cc); err != nil {
 		return &ConfigError{File: configFile, Err: brief.Error(err)}
@@ -31,10 +30,10 @@ func (m *Model) loadClassifier(fsys fs.FS, c config, text []byte) error {
 	}
 	f := &classifierFamily{}
 	var err error
-	if f.tokenizer, err = newTokenizer(fsys, "tokenizer", c.Tokenizer, cc.VocabSize); err != nil {
+	if f.tokenizer, err = newTokenizer(src.fsys, "tokenizer", c.Tokenizer, cc.VocabSize); err != nil {
 		return err
 	}
-	tensors, err := loadWeights(fsys)
+	tensors, err := src.tensors()
 	if err != nil {
 		return err
 	}

@@ -36,5 +36,8 @@
 // reports as its checkpoint is written by [Request.AppendCheckpoint] and read by
 // [Model.Restore], which trusts none of it.
 //
-// A [Model] is read-only once loaded and safe for concurrent use.
+// A [Model] is read-only once loaded and safe for concurrent use. Its tensors are
+// wanted until a runtime has loaded its program; [Model.Close] drops them, and
+// requests go on. [OpenDir] maps the weights of a directory that never changes,
+// so that they are not in memory twice while they are packed.
 package models

@@ -31,26 +31,31 @@ type Run func(ctx context.Context, r *Request) (Output, error)
 // goldenCase is a line of golden.jsonl.
 type goldenCase struct {
 	// Input is text, InputIDs are token ids: one of them is set.
-	Input    string  `json:"input"`
-	InputIDs []int32 `json:"input_ids"`
+	Input    string  `json:"input,omitempty"`
+	InputIDs []int32 `json:"input_ids,omitempty"`
 	// Tokens are the ids of the output and Text their text.
-	Tokens []int32 `json:"tokens"`
-	Text   string  `json:"text"`
+	Tokens []int32 `json:"tokens,omitzero"`
+	Text   string  `json:"text,omitempty"`
 	// FinishReason is "stop" or "length".
 	FinishReason string `json:"finish_reason"`
 	// LogProb is the sum of the output's log-probabilities, end tokens
 	// included; the model's may be off by Tolerance.
-	LogProb   *float64 `json:"logprob"`
+	LogProb   *float64 `json:"logprob,omitempty"`
 	Tolerance float64  `json:"tolerance"`
 	// MaxTokens is the request's, where it gives one.
-	MaxTokens *int `json:"max_tokens"`
+	MaxTokens *int `json:"max_tokens,omitempty"`
 	// InputLogProb is the log-probability of the input itself (see
 	// [Model.UnfoldScore]); the model's may be off by Tolerance.
-	InputLogProb *float64 `json:"input_logprob"`
+	InputLogProb *float64 `json:"input_logprob,omitempty"`
 	// Label is the class in families that answer with one, and Logits the last
 	// layer's, each of which may be off by Tolerance.
-	Label  string    `json:"label"`
-	Logits []float32 `json:"logits"`
+	Label  string    `json:"label,omitempty"`
+	Logits []float32 `json:"logits,omitempty"`
+	// SelfMade says that cellmq recorded the line with the model itself.
+	SelfMade bool `json:"self_made,omitempty"`
+	// WeightsSHA256 is the SHA-256 of the weights file that the line is of, in
+	// hexadecimal.
+	WeightsSHA256 *string `json:"weights_sha256,omitempty"`
 
 	line int
 }
@@ -170,8 +175,9 @@ func finishReason(r cellrt.Reason) string {
 	}
 }
 
-// readGolden reads golden.jsonl, if there is one.
-func readGolden(fsys fs.FS) ([]goldenCase, error) {
+// readGolden reads golden.jsonl, if there is one, whose lines must be of the
+// weights of the given sum where they name one.
+func readGolden(fsys fs.FS, weightsSum string) ([]goldenCase, error) {
 	if _, err := fs.Stat(fsys, goldenFile); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -183,22 +189,33 @@ func readGolden(fsys fs.FS) ([]goldenCase, error) {
 	lines := bufio.NewScanner(bytes.NewReader(b))
 	lines.Buffer(nil, maxGoldenBytes)
 	for n := 1; lines.Scan(); n++ {
-		c := goldenCase{line: n}
-		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))
-		d.DisallowUnknownFields()
-		err := d.Decode(&c)
-		if err == nil {
-			if _, after := d.Token(); !errors.Is(after, io.EOF) {
-				err = errors.New("something follows the object")
-			}
-		}
+		c, err := readCase(lines.Bytes())
 		if err != nil {
 			return nil, &ConfigError{File: goldenFile, Field: fmt.Sprintf("line %d", n), Err: brief.Error(err)}
 		}
+		if named := c.WeightsSHA256; named != nil && *named != weightsSum {
+			return nil, &ConfigError{File: goldenFile, Field: "weights_sha256", Err: fmt.Errorf(
+				"line %d is of weights with %.64q, those of %s have %q", n, *named, weightsFile, weightsSum)}
+		}
+		c.line = n
 		cases = append(cases, c)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, &ConfigError{File: goldenFile, Err: err}
 	}
 	return cases, nil
+}
+
+// readCase reads a line of golden.jsonl.
+func readCase(line []byte) (goldenCase, error) {
+	var c goldenCase
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return goldenCase{}, err
+	}
+	if _, after := d.Token(); !errors.Is(after, io.EOF) {
+		return goldenCase{}, errors.New("something follows the object")
+	}
+	return c, nil
 }

@@ -237,7 +237,7 @@ func TestManyLayersMissing(t *testing.T) {
 func TestHostileGoldenGivesShortErrors(t *testing.T) {
 	t.Parallel()
 	const line = `{"input":"21","input_ids":null,"tokens":[],"text":"","finish_reason":"stop","logprob":-0.857275,` +
-		`"tolerance":0.001,"max_tokens":null,"input_logprob":null,"label":"","logits":[]}`
+		`"tolerance":0.001,"max_tokens":null,"input_logprob":null,"label":"","logits":[],"self_made":false,"weights_sha256":null}`
 	dir := directory(t, "s2s-gru-plain")
 	for name, value := range hostileValues() {
 		for _, k := range keysOf(t, []byte(line), "unknown", strings.Repeat("u", 50_000)) {

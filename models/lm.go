@@ -2,7 +2,6 @@ package models
 
 import (
 	"encoding/json"
-	"io/fs"
 
 	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/lm"
@@ -23,7 +22,7 @@ type lmFamily struct {
 }
 
 // loadLM fills in the parts of m that its family decides.
-func (m *Model) loadLM(fsys fs.FS, c config, text []byte) error {
+func (m *Model) loadLM(src *source, c config, text []byte) error {
 	var lc lm.Config
 	if err := json.Unmarshal(text, &lc); err != nil {
 		return &ConfigError{File: configFile, Err: brief.Error(err)}
@@ -34,10 +33,10 @@ func (m *Model) loadLM(fsys fs.FS, c config, text []byte) error {
 	}
 	f := &lmFamily{}
 	var err error
-	if f.tokenizer, err = newTokenizer(fsys, "tokenizer", c.Tokenizer, lc.VocabSize); err != nil {
+	if f.tokenizer, err = newTokenizer(src.fsys, "tokenizer", c.Tokenizer, lc.VocabSize); err != nil {
 		return err
 	}
-	tensors, err := loadWeights(fsys)
+	tensors, err := src.tensors()
 	if err != nil {
 		return err
 	}

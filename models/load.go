@@ -2,13 +2,9 @@ package models
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -17,7 +13,6 @@ import (
 	"unicode"
 
 	"github.com/cellmq/cellmq/models/internal/brief"
-	"github.com/cellmq/cellmq/models/safetensors"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
 
@@ -111,6 +106,26 @@ func Load(fsys fs.FS, name string) (*Model, error) {
 	return m, nil
 }
 
+// load loads a model and counts it as one of its directory's, where that is
+// mapped.
+func load(fsys fs.FS, name string) (*Model, error) {
+	dir, mapped := fsys.(*Dir)
+	if mapped {
+		if err := dir.use(); err != nil {
+			return nil, err
+		}
+	}
+	m, err := read(&source{fsys: fsys}, name)
+	if mapped && err != nil {
+		dir.drop()
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.held = &held{dir: dir}
+	return m, nil
+}
+
 func validName(name string) bool {
 	outside := func(r rune) bool {
 		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
@@ -118,9 +133,10 @@ func validName(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, outside)
 }
 
-func load(fsys fs.FS, name string) (*Model, error) {
+// read reads and checks a model's files.
+func read(src *source, name string) (*Model, error) {
 	var c config
-	text, err := readFile(fsys, configFile, maxConfigBytes)
+	text, err := readFile(src.fsys, configFile, maxConfigBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -140,13 +156,13 @@ func load(fsys fs.FS, name string) (*Model, error) {
 	m := &Model{name: name, version: cmp.Or(c.Version, "1"), task: c.Task, kind: c.ModelType}
 	switch c.ModelType {
 	case FamilyLM:
-		err = m.loadLM(fsys, c, text)
+		err = m.loadLM(src, c, text)
 	case FamilySeq2Seq:
-		err = m.loadSeq2Seq(fsys, c, text)
+		err = m.loadSeq2Seq(src, c, text)
 	case FamilyClassifier:
-		err = m.loadClassifier(fsys, c, text)
+		err = m.loadClassifier(src, c, text)
 	case FamilyTree:
-		err = m.loadTree(fsys, c, text)
+		err = m.loadTree(src, c, text)
 	default:
 		err = &ConfigError{File: configFile, Field: "model_type", Err: fmt.Errorf("%.32q, %s wanted", c.ModelType, oneFamily())}
 	}
@@ -154,10 +170,10 @@ func load(fsys fs.FS, name string) (*Model, error) {
 		return nil, err
 	}
 	m.program = m.family.Program().WithWeights(weights)
-	if m.golden, err = readGolden(fsys); err != nil {
+	if m.digest, m.weightsSum, err = src.hash(); err != nil {
 		return nil, err
 	}
-	if m.digest, err = digest(fsys); err != nil {
+	if m.golden, err = readGolden(src.fsys, m.weightsSum); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -186,19 +202,6 @@ func unreadableConfig(err error) error {
 		return &ConfigError{File: configFile, Err: brief.Error(err)}
 	}
 	return &ConfigError{File: configFile, Field: e.Field, Err: fmt.Errorf("%.32s, %s wanted", e.Value, wanted)}
-}
-
-// loadWeights reads the model's tensors.
-func loadWeights(fsys fs.FS) (*safetensors.File, error) {
-	b, err := readFile(fsys, weightsFile, maxWeightsBytes)
-	if err != nil {
-		return nil, err
-	}
-	tensors, err := safetensors.Parse(b)
-	if err != nil {
-		return nil, &ConfigError{File: weightsFile, Err: err}
-	}
-	return tensors, nil
 }
 
 // newTokenizer builds the tokenizer that a field of the configuration
@@ -245,49 +248,4 @@ func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 		return nil, &ConfigError{File: name, Err: err}
 	}
 	return b, nil
-}
-
-// hidden says whether a name is none of a model's: editors and tools leave
-// files and links of such names, which may lead nowhere and are not looked at.
-func hidden(name string) bool { return strings.HasPrefix(name, ".") }
-
-// digest hashes names and contents, each after its length, so that no two
-// directories with different files look the same. Hidden files and
-// sub-directories are none of it.
-func digest(fsys fs.FS) (string, error) {
-	entries, err := fs.ReadDir(fsys, ".")
-	if err != nil {
-		return "", fmt.Errorf("read directory: %w", err)
-	}
-	h := sha256.New()
-	for _, e := range entries {
-		if hidden(e.Name()) {
-			continue
-		}
-		s, err := fs.Stat(fsys, e.Name())
-		if err != nil {
-			return "", &ConfigError{File: e.Name(), Err: err}
-		}
-		if !s.Mode().IsRegular() {
-			continue
-		}
-		var lengths [16]byte
-		binary.BigEndian.PutUint64(lengths[:8], uint64(len(e.Name())))
-		binary.BigEndian.PutUint64(lengths[8:], uint64(s.Size()))
-		h.Write(lengths[:])
-		h.Write([]byte(e.Name()))
-		if err := hashFile(h, fsys, e.Name()); err != nil {
-			return "", &ConfigError{File: e.Name(), Err: err}
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-func hashFile(w io.Writer, fsys fs.FS, name string) error {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(w, f)
-	return errors.Join(err, f.Close())
 }

@@ -13,15 +13,18 @@ type Limits struct {
 	MaxTokens int
 }
 
-// Model is a loaded model. It is read-only and safe for concurrent use.
+// Model is a loaded model. It is read-only but for [Model.Close] and safe for
+// concurrent use.
 type Model struct {
 	name, version, digest string
+	weightsSum            string // SHA-256 of the weights file
 	kind, task            string
 	limits                Limits
 	target                tokenizer.Tokenizer // nil in families that emit no tokens
 	family                family
 	program               *cellrt.Program // the family's, with the weight type
 	golden                []goldenCase
+	held                  *held // shared with the same model of another weight type
 }
 
 // Name returns the name requests use.
@@ -40,6 +43,15 @@ func (m *Model) Task() string { return m.task }
 
 // Program returns the model's cells, state layout and weight type.
 func (m *Model) Program() *cellrt.Program { return m.program }
+
+// Cells returns the names of the model's cells, in the program's order.
+func (m *Model) Cells() []string {
+	names := make([]string, 0, len(m.program.Cells))
+	for _, c := range m.program.Cells {
+		names = append(names, c.Name)
+	}
+	return names
+}
 
 // Limits returns the bounds of a request.
 func (m *Model) Limits() Limits { return m.limits }

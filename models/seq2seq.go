@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"unicode/utf8"
 
@@ -24,7 +23,7 @@ type seq2seqFamily struct {
 }
 
 // loadSeq2Seq fills in the parts of m that its family decides.
-func (m *Model) loadSeq2Seq(fsys fs.FS, c config, text []byte) error {
+func (m *Model) loadSeq2Seq(src *source, c config, text []byte) error {
 	var sc seq2seq.Config
 	if err := json.Unmarshal(text, &sc); err != nil {
 		return &ConfigError{File: configFile, Err: brief.Error(err)}
@@ -35,10 +34,10 @@ func (m *Model) loadSeq2Seq(fsys fs.FS, c config, text []byte) error {
 	}
 	f := &seq2seqFamily{limits: Limits{MaxInputTokens: sc.MaxSourceLength, MaxTokens: sc.MaxTargetLength}}
 	var err error
-	if f.source, err = newTokenizer(fsys, "source_tokenizer", cmp.Or(c.SourceTokenizer, c.Tokenizer), sc.SourceVocab); err != nil {
+	if f.source, err = newTokenizer(src.fsys, "source_tokenizer", cmp.Or(c.SourceTokenizer, c.Tokenizer), sc.SourceVocab); err != nil {
 		return err
 	}
-	if f.target, err = newTokenizer(fsys, "target_tokenizer", cmp.Or(c.TargetTokenizer, c.Tokenizer), sc.TargetVocab); err != nil {
+	if f.target, err = newTokenizer(src.fsys, "target_tokenizer", cmp.Or(c.TargetTokenizer, c.Tokenizer), sc.TargetVocab); err != nil {
 		return err
 	}
 	switch {
@@ -51,7 +50,7 @@ func (m *Model) loadSeq2Seq(fsys fs.FS, c config, text []byte) error {
 		f.segmented = true
 		f.limits.MaxTokens *= sc.MaxSourceLength
 	}
-	tensors, err := loadWeights(fsys)
+	tensors, err := src.tensors()
 	if err != nil {
 		return err
 	}

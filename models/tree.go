@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 
 	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/tokenizer"
@@ -18,7 +17,7 @@ type treeFamily struct {
 }
 
 // loadTree fills in the parts of m that its family decides.
-func (m *Model) loadTree(fsys fs.FS, c config, text []byte) error {
+func (m *Model) loadTree(src *source, c config, text []byte) error {
 	var tc tree.Config
 	if err := json.Unmarshal(text, &tc); err != nil {
 		return &ConfigError{File: configFile, Err: brief.Error(err)}
@@ -36,10 +35,10 @@ func (m *Model) loadTree(fsys fs.FS, c config, text []byte) error {
 	}
 	f := &treeFamily{}
 	var err error
-	if f.tokenizer, err = newTokenizer(fsys, "tokenizer", reader, tc.VocabSize); err != nil {
+	if f.tokenizer, err = newTokenizer(src.fsys, "tokenizer", reader, tc.VocabSize); err != nil {
 		return err
 	}
-	tensors, err := loadWeights(fsys)
+	tensors, err := src.tensors()
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,12 @@ type GoldenReport struct {
 // GoldenCases returns how many golden inputs the model has.
 func (m *Model) GoldenCases() int { return len(m.golden) }
 
+// SelfMade reports whether any golden output was recorded by cellmq itself (see
+// [Model.Record]) and not by who trained the model.
+func (m *Model) SelfMade() bool {
+	return slices.ContainsFunc(m.golden, func(c goldenCase) bool { return c.SelfMade })
+}
+
 // Golden outputs are recorded with float32 weights. Another weight type rounds
 // each weight, so a choice between two close candidates may go the other way
 // and numbers move.
@@ -52,37 +58,57 @@ const (
 // with float32 too. An input that cannot be run at all is an error with every
 // weight type.
 func (m *Model) VerifyGolden(ctx context.Context, atOnce int, run Run) (GoldenReport, error) {
-	report := GoldenReport{Cases: len(m.golden)}
+	report, _, err := m.Mismatches(ctx, atOnce, run, 0)
+	return report, err
+}
+
+// Mismatches runs the golden inputs like [Model.VerifyGolden] and returns its
+// report and error too, and beside them what was wrong with each line that was
+// not equal, in the order of the lines, at most limit of them: a [*GoldenError],
+// or what kept the line from being run.
+func (m *Model) Mismatches(ctx context.Context, atOnce int, run Run, limit int) (GoldenReport, []error, error) {
 	errs := make([]error, len(m.golden))
 	var cases errgroup.Group
 	cases.SetLimit(max(atOnce, 1))
 	for i, c := range m.golden {
 		cases.Go(func() error {
 			errs[i] = m.verify(ctx, run, c)
-			if _, differs := errors.AsType[*GoldenError](errs[i]); differs && m.Weights() != cellrt.F32 {
-				return nil // counted below
-			}
-			return errs[i]
+			return nil // judged below
 		})
 	}
-	failed := cases.Wait() != nil
+	_ = cases.Wait()
+	report := GoldenReport{Cases: len(m.golden)}
+	var wrong []error
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			report.Equal++
+		case len(wrong) < limit:
+			wrong = append(wrong, err)
+		}
+	}
+	return report, wrong, m.judge(report, errs)
+}
+
+// judge says why a model does not pass with these errors of its lines; nil when
+// it does.
+func (m *Model) judge(report GoldenReport, errs []error) error {
 	var first error
 	for _, err := range errs {
 		_, differs := errors.AsType[*GoldenError](err)
 		switch {
 		case err == nil:
-			report.Equal++
-		case failed && (!differs || m.Weights() == cellrt.F32):
-			return report, err
+		case !differs || m.Weights() == cellrt.F32:
+			return err
 		case first == nil:
 			first = err
 		}
 	}
 	if least := ceilPercent(report.Cases, leastEqualPercent); report.Equal < least {
-		return report, fmt.Errorf("%d of %d golden outputs are equal with %s weights, at least %d wanted: %w",
+		return fmt.Errorf("%d of %d golden outputs are equal with %s weights, at least %d wanted: %w",
 			report.Equal, report.Cases, m.Weights(), least, first)
 	}
-	return report, nil
+	return nil
 }
 
 // ceilPercent returns so many percent of n, rounded up.

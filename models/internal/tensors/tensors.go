@@ -57,6 +57,14 @@ func NewTaker(f *safetensors.File) *Taker {
 // Vector returns the values of a tensor that must have the given shape, or nil
 // when it has not. The slice is the caller's.
 func (t *Taker) Vector(name string, shape ...int) []float32 {
+	if tensor := t.take(name, shape...); tensor != nil {
+		return tensor.Float32s()
+	}
+	return nil
+}
+
+// take returns a tensor that must have the given shape, or nil when it has not.
+func (t *Taker) take(name string, shape ...int) *safetensors.Tensor {
 	tensor, ok := t.file.Tensor(name)
 	if !ok {
 		t.fail("tensor %s: missing, shape %v wanted", name, shape)
@@ -68,12 +76,21 @@ func (t *Taker) Vector(name string, shape ...int) []float32 {
 		return nil
 	}
 	t.parameters += tensor.Len()
-	return tensor.Float32s()
+	return tensor
 }
 
-// Matrix takes a matrix.
+// Matrix takes a matrix. Its values are those of the file where they can be
+// used as they lie there, so they live as long as the file's bytes and are not
+// to be changed.
 func (t *Taker) Matrix(name string, rows, cols int) *cellrt.Matrix {
-	return &cellrt.Matrix{Name: name, Rows: rows, Cols: cols, Data: t.Vector(name, rows, cols)}
+	m := &cellrt.Matrix{Name: name, Rows: rows, Cols: cols}
+	if tensor := t.take(name, rows, cols); tensor != nil {
+		var ok bool
+		if m.Data, ok = tensor.View(); !ok {
+			m.Data = tensor.Float32s()
+		}
+	}
+	return m
 }
 
 // Linear takes the weight and the bias of a module.
