@@ -24,6 +24,7 @@ const (
 	defaultStoreBytes = 1 << 30
 	defaultTimeout    = 5 * time.Second
 	defaultStale      = 30 * time.Second
+	defaultSpare      = time.Hour
 	recordHistory     = 16
 	recordBytes       = 256 << 10 // of a manifest or deployment
 	recordsBytes      = 64 << 20
@@ -66,6 +67,9 @@ type Config struct {
 	// taken from its holder, who renews it six times in that. All users of a
 	// registry must have the same. Default 30 s.
 	Stale time.Duration
+	// Spare is how long a sweep leaves parts that no version names, so that a push
+	// that was interrupted can go on. Default 1 h.
+	Spare time.Duration
 }
 
 // withDefaults fills in what is zero.
@@ -74,6 +78,7 @@ func (c Config) withDefaults() Config {
 	c.Replicas = cmp.Or(c.Replicas, 1)
 	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	c.Stale = cmp.Or(c.Stale, defaultStale)
+	c.Spare = cmp.Or(c.Spare, defaultSpare)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }
@@ -93,8 +98,8 @@ func (c Config) validate() error {
 	if c.StoreBytes < 0 {
 		errs = append(errs, fmt.Errorf("StoreBytes: %d, not negative wanted", c.StoreBytes))
 	}
-	if c.Timeout < 0 || c.Stale < 0 {
-		errs = append(errs, fmt.Errorf("Timeout, Stale: %v, %v, not negative wanted", c.Timeout, c.Stale))
+	if c.Timeout < 0 || c.Stale < 0 || c.Spare < 0 {
+		errs = append(errs, fmt.Errorf("Timeout, Stale, Spare: %v, %v, %v, not negative wanted", c.Timeout, c.Stale, c.Spare))
 	}
 	return errors.Join(errs...)
 }
@@ -120,7 +125,7 @@ func New(cfg Config) (*Registry, error) {
 	}
 	suffix := ""
 	if cfg.Prefix != defaultPrefix {
-		suffix = "_" + strings.ReplaceAll(cfg.Prefix, ".", "_")
+		suffix = "_" + strings.NewReplacer("_", "__", ".", "_-").Replace(cfg.Prefix)
 	}
 	return &Registry{cfg: cfg, log: cfg.Log, js: js, models: "CELLMQ_MODELS" + suffix, workers: "CELLMQ_WORKERS" + suffix}, nil
 }

@@ -23,7 +23,8 @@
 //
 // # Names
 //
-// All names have the subject prefix behind when it is not the usual one.
+// All names have an underscore and the subject prefix behind when it is not the
+// usual one, in which "_" is written "__", and "." is written "_-".
 //
 //	object store CELLMQ_MODELS   parts
 //	bucket CELLMQ_MODELS         version.<model>.<version, base64url>, deploy.<model>, lock
