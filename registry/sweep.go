@@ -15,6 +15,9 @@ import (
 // deployment names or a worker has loaded stays ([ErrLive]), and so does any of a
 // model whose deployment is pinned ([ErrPinned]).
 func (r *Registry) Delete(ctx context.Context, model, version string) error {
+	if _, err := r.store(ctx); err != nil {
+		return fmt.Errorf("delete %s: %w", versionName(model, version), err)
+	}
 	err := r.locked(ctx, "delete "+versionName(model, version), func(ctx context.Context) error {
 		m, last, err := r.version(ctx, model, version)
 		if last == 0 || err != nil && !errors.Is(err, ErrNotFound) {
@@ -42,6 +45,9 @@ func (r *Registry) Delete(ctx context.Context, model, version string) error {
 // Sweep removes parts that no version names and that are older than
 // [Config].Spare, and says how many bytes that freed.
 func (r *Registry) Sweep(ctx context.Context) (freed int64, err error) {
+	if _, err := r.store(ctx); err != nil {
+		return 0, fmt.Errorf("sweep: %w", err)
+	}
 	err = r.locked(ctx, "sweep", func(ctx context.Context) error {
 		freed, err = r.sweep(ctx, nil)
 		return err

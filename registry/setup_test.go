@@ -1,0 +1,224 @@
+package registry_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/broker/brokertest"
+	"github.com/cellmq/cellmq/registry"
+)
+
+const (
+	storeStream  = "OBJ_CELLMQ_MODELS"
+	recordStream = "KV_CELLMQ_MODELS"
+	stale        = 3 * time.Second // of the locks of these tests
+)
+
+// bench is a server and a registry on it.
+type bench struct {
+	server *broker.Server
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	*registry.Registry
+}
+
+func setup(t testing.TB, change func(*registry.Config)) *bench {
+	t.Helper()
+	return setupOn(t, brokertest.Server(t), change)
+}
+
+func setupOn(t testing.TB, s *broker.Server, change func(*registry.Config)) *bench {
+	t.Helper()
+	nc, err := nats.Connect(s.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := registry.Config{Conn: nc, Stale: stale}
+	if change != nil {
+		change(&cfg)
+	}
+	r, err := registry.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bench{server: s, nc: nc, js: js, Registry: r}
+}
+
+// random is n bytes that nothing else has.
+func random(seed uint64, n int) []byte {
+	b := make([]byte, n)
+	var key [32]byte
+	key[0], key[1] = byte(seed), byte(seed>>8)
+	_, _ = rand.NewChaCha8(key).Read(b) // never fails
+	return b
+}
+
+// dir is a model's directory.
+func dir(files map[string][]byte) fstest.MapFS {
+	d := fstest.MapFS{}
+	for name, data := range files {
+		d[name] = &fstest.MapFile{Data: data}
+	}
+	return d
+}
+
+func version(model, version string) registry.Manifest {
+	return registry.Manifest{
+		Model: model, Version: version, Family: "rnn_lm", Task: "text", Weights: "f32", Parameters: 12, Cells: []string{"lstm0", "out"}, Golden: 3,
+	}
+}
+
+func (b *bench) push(t testing.TB, m registry.Manifest, files fs.FS) (*registry.Manifest, registry.Progress) {
+	t.Helper()
+	var last registry.Progress
+	got, err := b.Push(t.Context(), files, m, func(p registry.Progress) { last = p })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last.Done != last.Total || last.Total != got.Bytes() {
+		t.Errorf("progress ended at %+v, %d bytes wanted", last, got.Bytes())
+	}
+	return got, last
+}
+
+// fetch fetches a version and compares it with its files.
+func (b *bench) fetch(t testing.TB, m *registry.Manifest, files fs.FS) {
+	t.Helper()
+	target := filepath.Join(t.TempDir(), "cache", m.Digest)
+	var last registry.Progress
+	if err := b.Fetch(t.Context(), m, target, func(p registry.Progress) { last = p }); err != nil {
+		t.Fatal(err)
+	}
+	if last.Done != m.Bytes() || last.Total != m.Bytes() {
+		t.Errorf("progress ended at %+v, %d bytes wanted", last, m.Bytes())
+	}
+	got := os.DirFS(target)
+	wanted, err := fs.ReadDir(files, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := fs.ReadDir(got, ".")
+	if err != nil || len(have) != len(m.Files) {
+		t.Errorf("%d files, %d wanted: %v", len(have), len(m.Files), err)
+	}
+	for _, e := range wanted {
+		if e.IsDir() || e.Name()[0] == '.' {
+			continue
+		}
+		a, errA := fs.ReadFile(files, e.Name())
+		c, errC := fs.ReadFile(got, e.Name())
+		if errA != nil || errC != nil || !bytes.Equal(a, c) {
+			t.Errorf("%s: %d bytes, %d wanted: %v, %v", e.Name(), len(c), len(a), errA, errC)
+		}
+	}
+	onlyChild(t, filepath.Dir(target), m.Digest)
+}
+
+// onlyChild wants one entry of a directory, or none for "".
+func onlyChild(t testing.TB, parent, name string) {
+	t.Helper()
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name == "" && len(entries) == 0 || len(entries) == 1 && entries[0].Name() == name {
+		return
+	}
+	t.Errorf("directory has %v, %q wanted", entries, name)
+}
+
+// messages counts messages of a stream by a subject with wildcards.
+func (b *bench) messages(t testing.TB, stream, subject string) (n int) {
+	t.Helper()
+	s, err := b.js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(subject))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, count := range info.State.Subjects {
+		n += int(count)
+	}
+	return n
+}
+
+func (b *bench) chunks(t testing.TB) int { return b.messages(t, storeStream, "$O.CELLMQ_MODELS.C.>") }
+
+func (b *bench) metas(t testing.TB) int { return b.messages(t, storeStream, "$O.CELLMQ_MODELS.M.>") }
+
+func sum(b []byte) string {
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
+}
+
+func metaSubject(part string) string {
+	return "$O.CELLMQ_MODELS.M." + base64.URLEncoding.EncodeToString([]byte(part))
+}
+
+func versionSubject(model, version string) string {
+	return "$KV.CELLMQ_MODELS.version." + model + "." + base64.RawURLEncoding.EncodeToString([]byte(version))
+}
+
+// object is the record of a part.
+func (b *bench) object(t testing.TB, part string) *jetstream.ObjectInfo {
+	t.Helper()
+	s, err := b.js.ObjectStore(t.Context(), "CELLMQ_MODELS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.GetInfo(t.Context(), part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// store puts a message on a stream.
+func (b *bench) store(t testing.TB, subject string, data []byte) {
+	t.Helper()
+	if _, err := b.js.Publish(t.Context(), subject, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// purge removes the messages of a subject.
+func (b *bench) purge(t testing.TB, stream, subject string) {
+	t.Helper()
+	s, err := b.js.Stream(t.Context(), stream)
+	if err == nil {
+		err = s.Purge(t.Context(), jetstream.WithPurgeSubject(subject))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func encode(t testing.TB, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
