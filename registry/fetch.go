@@ -12,9 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -88,10 +87,6 @@ func syncFile(name string) error {
 
 // fetchInto fills a directory that is there.
 func (r *Registry) fetchInto(ctx context.Context, m *Manifest, dir string, progress *meter) (err error) {
-	store, err := r.js.ObjectStore(ctx, r.models)
-	if err != nil {
-		return fmt.Errorf("open the object store: %w", err)
-	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -110,7 +105,7 @@ func (r *Registry) fetchInto(ctx context.Context, m *Manifest, dir string, progr
 		}
 		files[m.Files[i].Name] = f
 	}
-	if err := r.receive(ctx, store, m.parts(), files, progress); err != nil {
+	if err := r.receive(ctx, m.parts(), files, progress); err != nil {
 		return err
 	}
 	if err := verify(ctx, m, files); err != nil {
@@ -120,14 +115,14 @@ func (r *Registry) fetchInto(ctx context.Context, m *Manifest, dir string, progr
 }
 
 // receive writes parts into their files, some at a time.
-func (r *Registry) receive(ctx context.Context, store jetstream.ObjectStore, parts []part, files map[string]*os.File, progress *meter) error {
+func (r *Registry) receive(ctx context.Context, parts []part, files map[string]*os.File, progress *meter) error {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(senders, len(parts)) {
 		g.Go(func() error {
 			for i := next.Add(1) - 1; i < int64(len(parts)); i = next.Add(1) - 1 {
 				p := parts[i]
-				err := repeat(ctx, patience(p), func(ctx context.Context) error { return r.get(ctx, store, p, files[p.file]) })
+				err := repeat(ctx, patience(p), func(ctx context.Context) error { return r.get(ctx, p, files[p.file]) })
 				if err != nil {
 					return fmt.Errorf("part %s of %s: %w", p.sum, p.file, err)
 				}
@@ -139,48 +134,38 @@ func (r *Registry) receive(ctx context.Context, store jetstream.ObjectStore, par
 	return g.Wait()
 }
 
-// get reads a part into its place in a file. It reads no more than the part's size.
-func (r *Registry) get(ctx context.Context, store jetstream.ObjectStore, p part, f *os.File) (err error) {
-	in, err := store.Get(ctx, p.sum)
-	switch {
-	case errors.Is(err, jetstream.ErrObjectNotFound), errors.Is(err, jetstream.ErrBadObjectMeta):
-		return fmt.Errorf("%w: %w", ErrIncomplete, err)
-	case err != nil:
+// get reads a part into its place in a file, and no more than its size. It reads
+// the chunks with direct gets: the library's own Get waits for a part whose chunks
+// are gone, or whose server has restarted, until its deadline.
+func (r *Registry) get(ctx context.Context, p part, f *os.File) error {
+	meta, err := r.meta(ctx, p.sum)
+	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }() // it only reads
+	if meta == nil {
+		return fmt.Errorf("no record: %w", ErrIncomplete)
+	}
 	h := sha256.New()
-	n, err := io.CopyN(io.MultiWriter(io.NewOffsetWriter(f, p.offset), h), in, p.size)
-	if err == nil {
-		err = ended(in)
-	}
+	out := io.MultiWriter(io.NewOffsetWriter(f, p.offset), h)
+	n, chunks := int64(0), uint32(0)
+	err = r.each(ctx, r.storeStream(), r.chunkSubject(meta.NUID), func(_ string, _ uint64, _ time.Time, data []byte) error {
+		chunks++
+		if n += int64(len(data)); n > p.size {
+			return fmt.Errorf("more than %d bytes: %w", p.size, ErrDigest)
+		}
+		_, err := out.Write(data)
+		return err
+	})
+	sum := hex.EncodeToString(h.Sum(nil))
 	switch {
-	case errors.Is(err, nats.ErrTimeout), errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return r.stalled(ctx, p)
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err == nil && hex.EncodeToString(h.Sum(nil)) == p.sum:
-		return nil
-	case err == nil, errors.Is(err, ErrChanged), errors.Is(err, jetstream.ErrDigestMismatch), errors.Is(err, io.EOF):
-		return fmt.Errorf("%d of %d bytes, sha256 %x: %w", n, p.size, h.Sum(nil), ErrDigest)
+	case err != nil:
+		return err
+	case chunks != meta.Chunks:
+		return fmt.Errorf("%d chunks of %d: %w", chunks, meta.Chunks, ErrIncomplete)
+	case sum != p.sum:
+		return fmt.Errorf("%d of %d bytes, sha256 %s: %w", n, p.size, sum, ErrDigest)
 	}
-	return err
-}
-
-// stalled looks why a part did not come in time: one whose chunks are gone never
-// does.
-func (r *Registry) stalled(ctx context.Context, p part) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Timeout)
-	defer cancel()
-	s, err := r.look(ctx)
-	if err != nil {
-		return errors.Join(nats.ErrTimeout, err)
-	}
-	missing, err := r.compare(ctx, s, []part{p})
-	if err == nil && len(missing) > 0 {
-		return ErrIncomplete
-	}
-	return errors.Join(nats.ErrTimeout, err)
+	return nil
 }
 
 // verify compares whole files and the directory with what the manifest names, as

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -278,6 +279,10 @@ func passes(err error) bool {
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) {
 		return !full(err) && (refused.Code >= 500 || refused.ErrorCode == apiTooMany)
+	}
+	var network *net.OpError
+	if errors.As(err, &network) {
+		return true
 	}
 	for _, e := range []error{
 		nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting,

@@ -30,6 +30,11 @@ func TestPushAndFetch(t *testing.T) {
 			t.Errorf("%d bytes: %+v", n, m.Files)
 		}
 		b.fetch(t, m, files)
+		for _, part := range m.Files[1].Parts { // as any client of the object store reads it
+			if data := b.content(t, part); sum(data) != part {
+				t.Errorf("%d bytes of part %s", len(data), part)
+			}
+		}
 		got, err := b.Version(t.Context(), "m", m.Version)
 		if err != nil || cmp.Diff(got, m) != "" {
 			t.Errorf("%v, %s", err, cmp.Diff(got, m))

@@ -194,6 +194,20 @@ func (b *bench) object(t testing.TB, part string) *jetstream.ObjectInfo {
 	return info
 }
 
+// content is what nats.go reads of a part.
+func (b *bench) content(t testing.TB, part string) []byte {
+	t.Helper()
+	s, err := b.js.ObjectStore(t.Context(), "CELLMQ_MODELS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := s.GetBytes(t.Context(), part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // store puts a message on a stream.
 func (b *bench) store(t testing.TB, subject string, data []byte) {
 	t.Helper()
