@@ -1,8 +1,8 @@
 package registry_test
 
 import (
-	"fmt"
 	"path/filepath"
+	"strconv"
 	"testing"
 )
 
@@ -18,16 +18,16 @@ func BenchmarkStore(b *testing.B) {
 			seed++
 			files := dir(map[string][]byte{"model.safetensors": random(seed, size)})
 			if seed > 1 {
-				if err := s.Delete(b.Context(), "m", fmt.Sprint(seed-1)); err != nil {
+				if err := s.Delete(b.Context(), "m", strconv.FormatUint(seed-1, 10)); err != nil {
 					b.Fatal(err)
 				}
 			}
 			b.StartTimer()
-			s.push(b, version("m", fmt.Sprint(seed)), files)
+			s.push(b, version("m", strconv.FormatUint(seed, 10)), files)
 		}
 	})
 	b.Run("fetch", func(b *testing.B) {
-		m, err := s.Version(b.Context(), "m", fmt.Sprint(seed))
+		m, err := s.Version(b.Context(), "m", strconv.FormatUint(seed, 10))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func BenchmarkStore(b *testing.B) {
 		n := 0
 		for b.Loop() {
 			n++
-			if err := s.Fetch(b.Context(), m, filepath.Join(parent, fmt.Sprint(n)), nil); err != nil {
+			if err := s.Fetch(b.Context(), m, filepath.Join(parent, strconv.Itoa(n)), nil); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -87,19 +87,19 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var errs []error
 	if c.Conn == nil {
-		errs = append(errs, errors.New("Conn: missing"))
+		errs = append(errs, errors.New("field Conn: missing"))
 	}
 	if !regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`).MatchString(c.Prefix) {
-		errs = append(errs, fmt.Errorf("Prefix: %.64q, tokens of [A-Za-z0-9_-] wanted", c.Prefix))
+		errs = append(errs, fmt.Errorf("field Prefix: %.64q, tokens of [A-Za-z0-9_-] wanted", c.Prefix))
 	}
 	if c.Replicas < 1 || c.Replicas > 5 {
-		errs = append(errs, fmt.Errorf("Replicas: %d, 1 to 5 wanted", c.Replicas))
+		errs = append(errs, fmt.Errorf("field Replicas: %d, 1 to 5 wanted", c.Replicas))
 	}
 	if c.StoreBytes < 0 {
-		errs = append(errs, fmt.Errorf("StoreBytes: %d, not negative wanted", c.StoreBytes))
+		errs = append(errs, fmt.Errorf("field StoreBytes: %d, not negative wanted", c.StoreBytes))
 	}
 	if c.Timeout < 0 || c.Stale < 0 || c.Spare < 0 {
-		errs = append(errs, fmt.Errorf("Timeout, Stale, Spare: %v, %v, %v, not negative wanted", c.Timeout, c.Stale, c.Spare))
+		errs = append(errs, fmt.Errorf("fields Timeout, Stale, Spare: %v, %v, %v, not negative wanted", c.Timeout, c.Stale, c.Spare))
 	}
 	return errors.Join(errs...)
 }

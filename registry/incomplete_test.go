@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,9 +26,11 @@ func TestIncompletePart(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, b *bench, part string){
 		"no chunks": func(t *testing.T, b *bench, part string) {
+			t.Helper()
 			b.purge(t, storeStream, "$O.CELLMQ_MODELS.C."+b.object(t, part).NUID)
 		},
 		"too few chunks": func(t *testing.T, b *bench, part string) {
+			t.Helper()
 			s, err := b.js.Stream(t.Context(), storeStream)
 			if err != nil {
 				t.Fatal(err)
@@ -41,22 +44,35 @@ func TestIncompletePart(t *testing.T) {
 			}
 		},
 		"a chunk too many": func(t *testing.T, b *bench, part string) {
+			t.Helper()
 			b.store(t, "$O.CELLMQ_MODELS.C."+b.object(t, part).NUID, []byte(receipt))
 		},
-		"receipt":   func(t *testing.T, b *bench, part string) { b.store(t, metaSubject(part), []byte(receipt)) },
-		"no JSON":   func(t *testing.T, b *bench, part string) { b.store(t, metaSubject(part), []byte("{")) },
-		"no record": func(t *testing.T, b *bench, part string) { b.purge(t, storeStream, metaSubject(part)) },
+		"receipt": func(t *testing.T, b *bench, part string) {
+			t.Helper()
+			b.store(t, metaSubject(part), []byte(receipt))
+		},
+		"no JSON": func(t *testing.T, b *bench, part string) {
+			t.Helper()
+			b.store(t, metaSubject(part), []byte("{"))
+		},
+		"no record": func(t *testing.T, b *bench, part string) {
+			t.Helper()
+			b.purge(t, storeStream, metaSubject(part))
+		},
 		"all subjects as id": func(t *testing.T, b *bench, part string) {
+			t.Helper()
 			o := b.object(t, part)
 			o.NUID = ">"
 			b.store(t, metaSubject(part), encode(t, o))
 		},
 		"a link": func(t *testing.T, b *bench, part string) {
+			t.Helper()
 			o := b.object(t, part)
 			b.store(t, metaSubject(part), fmt.Appendf(nil, `{"name":%q,"bucket":"CELLMQ_MODELS","nuid":%q,"size":%d,"chunks":%d,"digest":%q,
 				"options":{"link":{"bucket":"CELLMQ_MODELS","name":"x"}}}`, part, o.NUID, o.Size, o.Chunks, o.Digest))
 		},
 		"other size": func(t *testing.T, b *bench, part string) {
+			t.Helper()
 			o := b.object(t, part)
 			o.Size++
 			b.store(t, metaSubject(part), encode(t, o))
@@ -88,6 +104,7 @@ func TestIncompletePart(t *testing.T) {
 
 // rewrite replaces the chunks of a part by others of the same sizes.
 func (b *bench) rewrite(t *testing.T, part string, change func(data []byte) []byte) {
+	t.Helper()
 	t.Helper()
 	o := b.object(t, part)
 	subject := "$O.CELLMQ_MODELS.C." + o.NUID
@@ -255,8 +272,12 @@ func TestNoRegistry(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for _, c := range []registry.Config{
-		{}, {Conn: new(nats.Conn), Prefix: "a..b"}, {Conn: new(nats.Conn), Prefix: "a>"}, {Conn: new(nats.Conn), Replicas: 6},
-		{Conn: new(nats.Conn), StoreBytes: -1}, {Conn: new(nats.Conn), Timeout: -1},
+		{},
+		{Conn: new(nats.Conn), Prefix: "a..b"},
+		{Conn: new(nats.Conn), Prefix: "a>"},
+		{Conn: new(nats.Conn), Replicas: 6},
+		{Conn: new(nats.Conn), StoreBytes: -1},
+		{Conn: new(nats.Conn), Timeout: -1},
 	} {
 		if _, err := registry.New(c); err == nil {
 			t.Errorf("%+v accepted", c)
@@ -274,7 +295,7 @@ func TestPrefixesAreApart(t *testing.T) {
 		if _, err := b.Versions(t.Context(), ""); !errors.Is(err, registry.ErrNoRegistry) {
 			t.Errorf("%s: %v", prefix, err)
 		}
-		if _, err := b.Push(t.Context(), files, version("m", fmt.Sprint(i)), nil); err != nil {
+		if _, err := b.Push(t.Context(), files, version("m", strconv.Itoa(i)), nil); err != nil {
 			t.Errorf("%s: %v", prefix, err)
 		}
 	}

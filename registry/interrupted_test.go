@@ -28,20 +28,20 @@ func start(t *testing.T, b *bench, dir string) *brokertest.Process {
 }
 
 // writeParts makes a directory with one file of n parts, all different.
-func writeParts(t testing.TB, n int) string {
-	t.Helper()
-	d := t.TempDir()
+func writeParts(tb testing.TB, n int) string {
+	tb.Helper()
+	d := tb.TempDir()
 	f, err := os.Create(filepath.Join(d, "model.safetensors"))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for i := range n {
 		if _, err := f.WriteAt([]byte{byte(i + 1)}, int64(i+1)*registry.PartBytes-1); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	if err := f.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return d
 }

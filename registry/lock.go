@@ -211,7 +211,7 @@ func (l *lock) release(ctx context.Context) {
 	defer cancel()
 	l.record = lockRecord{Beat: l.record.Beat}
 	if err := l.renew(ctx); err != nil {
-		l.r.log.WarnContext(ctx, "lock of the registry not released", "error", err)
+		l.r.log.LogAttrs(ctx, slog.LevelWarn, "lock of the registry not released", slog.Any("error", err))
 	}
 }
 

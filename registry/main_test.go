@@ -58,14 +58,14 @@ func pushAs(text string) error {
 	}
 	n := 0
 	_, err = r.Push(context.Background(), os.DirFS(p.Dir), version(p.Model, p.Version), func(p registry.Progress) {
-		fmt.Fprintf(os.Stdout, "step %d: %d of %d, skipped %d\n", n, p.Done, p.Total, p.Skipped)
+		_, _ = fmt.Fprintf(os.Stdout, "step %d: %d of %d, skipped %d\n", n, p.Done, p.Total, p.Skipped)
 		n++
 	})
 	if err != nil {
 		return err
 	}
 	after, err := peakMemory()
-	fmt.Fprintf(os.Stdout, "grown %d\n", after-before)
+	_, _ = fmt.Fprintf(os.Stdout, "grown %d\n", after-before)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -252,7 +253,7 @@ func (r *Registry) purgeChunks(ctx context.Context, id string) {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(r.chunkSubject(id)))
 	}
 	if err != nil {
-		r.log.DebugContext(ctx, "chunks left for the sweep", "error", err)
+		r.log.LogAttrs(ctx, slog.LevelDebug, "chunks left for the sweep", slog.Any("error", err))
 	}
 }
 

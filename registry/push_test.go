@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -213,7 +214,7 @@ func TestFullStore(t *testing.T) {
 	chunks := b.chunks(t)
 
 	_, err := b.Push(t.Context(), dir(map[string][]byte{"a": random(2, registry.PartBytes)}), version("m", "2"), nil)
-	if !errors.Is(err, registry.ErrNoRoom) || !strings.Contains(err.Error(), fmt.Sprint(registry.PartBytes)) {
+	if !errors.Is(err, registry.ErrNoRoom) || !strings.Contains(err.Error(), strconv.Itoa(registry.PartBytes)) {
 		t.Errorf("%v", err)
 	}
 	if b.chunks(t) != chunks {

@@ -36,21 +36,21 @@ type bench struct {
 	*registry.Registry
 }
 
-func setup(t testing.TB, change func(*registry.Config)) *bench {
-	t.Helper()
-	return setupOn(t, brokertest.Server(t), change)
+func setup(tb testing.TB, change func(*registry.Config)) *bench {
+	tb.Helper()
+	return setupOn(tb, brokertest.Server(tb), change)
 }
 
-func setupOn(t testing.TB, s *broker.Server, change func(*registry.Config)) *bench {
-	t.Helper()
+func setupOn(tb testing.TB, s *broker.Server, change func(*registry.Config)) *bench {
+	tb.Helper()
 	nc, err := nats.Connect(s.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(nc.Close)
+	tb.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	cfg := registry.Config{Conn: nc, Stale: stale}
 	if change != nil {
@@ -58,7 +58,7 @@ func setupOn(t testing.TB, s *broker.Server, change func(*registry.Config)) *ben
 	}
 	r, err := registry.New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return &bench{server: s, nc: nc, js: js, Registry: r}
 }
@@ -87,38 +87,38 @@ func version(model, version string) registry.Manifest {
 	}
 }
 
-func (b *bench) push(t testing.TB, m registry.Manifest, files fs.FS) (*registry.Manifest, registry.Progress) {
-	t.Helper()
+func (b *bench) push(tb testing.TB, m registry.Manifest, files fs.FS) (*registry.Manifest, registry.Progress) {
+	tb.Helper()
 	var last registry.Progress
-	got, err := b.Push(t.Context(), files, m, func(p registry.Progress) { last = p })
+	got, err := b.Push(tb.Context(), files, m, func(p registry.Progress) { last = p })
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if last.Done != last.Total || last.Total != got.Bytes() {
-		t.Errorf("progress ended at %+v, %d bytes wanted", last, got.Bytes())
+		tb.Errorf("progress ended at %+v, %d bytes wanted", last, got.Bytes())
 	}
 	return got, last
 }
 
 // fetch fetches a version and compares it with its files.
-func (b *bench) fetch(t testing.TB, m *registry.Manifest, files fs.FS) {
-	t.Helper()
-	target := filepath.Join(t.TempDir(), "cache", m.Digest)
+func (b *bench) fetch(tb testing.TB, m *registry.Manifest, files fs.FS) {
+	tb.Helper()
+	target := filepath.Join(tb.TempDir(), "cache", m.Digest)
 	var last registry.Progress
-	if err := b.Fetch(t.Context(), m, target, func(p registry.Progress) { last = p }); err != nil {
-		t.Fatal(err)
+	if err := b.Fetch(tb.Context(), m, target, func(p registry.Progress) { last = p }); err != nil {
+		tb.Fatal(err)
 	}
 	if last.Done != m.Bytes() || last.Total != m.Bytes() {
-		t.Errorf("progress ended at %+v, %d bytes wanted", last, m.Bytes())
+		tb.Errorf("progress ended at %+v, %d bytes wanted", last, m.Bytes())
 	}
 	got := os.DirFS(target)
 	wanted, err := fs.ReadDir(files, ".")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	have, err := fs.ReadDir(got, ".")
 	if err != nil || len(have) != len(m.Files) {
-		t.Errorf("%d files, %d wanted: %v", len(have), len(m.Files), err)
+		tb.Errorf("%d files, %d wanted: %v", len(have), len(m.Files), err)
 	}
 	for _, e := range wanted {
 		if e.IsDir() || e.Name()[0] == '.' {
@@ -127,35 +127,35 @@ func (b *bench) fetch(t testing.TB, m *registry.Manifest, files fs.FS) {
 		a, errA := fs.ReadFile(files, e.Name())
 		c, errC := fs.ReadFile(got, e.Name())
 		if errA != nil || errC != nil || !bytes.Equal(a, c) {
-			t.Errorf("%s: %d bytes, %d wanted: %v, %v", e.Name(), len(c), len(a), errA, errC)
+			tb.Errorf("%s: %d bytes, %d wanted: %v, %v", e.Name(), len(c), len(a), errA, errC)
 		}
 	}
-	onlyChild(t, filepath.Dir(target), m.Digest)
+	onlyChild(tb, filepath.Dir(target), m.Digest)
 }
 
 // onlyChild wants one entry of a directory, or none for "".
-func onlyChild(t testing.TB, parent, name string) {
-	t.Helper()
+func onlyChild(tb testing.TB, parent, name string) {
+	tb.Helper()
 	entries, err := os.ReadDir(parent)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if name == "" && len(entries) == 0 || len(entries) == 1 && entries[0].Name() == name {
 		return
 	}
-	t.Errorf("directory has %v, %q wanted", entries, name)
+	tb.Errorf("directory has %v, %q wanted", entries, name)
 }
 
 // messages counts messages of a stream by a subject with wildcards.
-func (b *bench) messages(t testing.TB, stream, subject string) (n int) {
-	t.Helper()
-	s, err := b.js.Stream(t.Context(), stream)
+func (b *bench) messages(tb testing.TB, stream, subject string) (n int) {
+	tb.Helper()
+	s, err := b.js.Stream(tb.Context(), stream)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(subject))
+	info, err := s.Info(tb.Context(), jetstream.WithSubjectFilter(subject))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for _, count := range info.State.Subjects {
 		n += int(count)
@@ -163,9 +163,15 @@ func (b *bench) messages(t testing.TB, stream, subject string) (n int) {
 	return n
 }
 
-func (b *bench) chunks(t testing.TB) int { return b.messages(t, storeStream, "$O.CELLMQ_MODELS.C.>") }
+func (b *bench) chunks(tb testing.TB) int {
+	tb.Helper()
+	return b.messages(tb, storeStream, "$O.CELLMQ_MODELS.C.>")
+}
 
-func (b *bench) metas(t testing.TB) int { return b.messages(t, storeStream, "$O.CELLMQ_MODELS.M.>") }
+func (b *bench) metas(tb testing.TB) int {
+	tb.Helper()
+	return b.messages(tb, storeStream, "$O.CELLMQ_MODELS.M.>")
+}
 
 func sum(b []byte) string {
 	s := sha256.Sum256(b)
@@ -181,58 +187,58 @@ func versionSubject(model, version string) string {
 }
 
 // object is the record of a part.
-func (b *bench) object(t testing.TB, part string) *jetstream.ObjectInfo {
-	t.Helper()
-	s, err := b.js.ObjectStore(t.Context(), "CELLMQ_MODELS")
+func (b *bench) object(tb testing.TB, part string) *jetstream.ObjectInfo {
+	tb.Helper()
+	s, err := b.js.ObjectStore(tb.Context(), "CELLMQ_MODELS")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	info, err := s.GetInfo(t.Context(), part)
+	info, err := s.GetInfo(tb.Context(), part)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return info
 }
 
 // content is what nats.go reads of a part.
-func (b *bench) content(t testing.TB, part string) []byte {
-	t.Helper()
-	s, err := b.js.ObjectStore(t.Context(), "CELLMQ_MODELS")
+func (b *bench) content(tb testing.TB, part string) []byte {
+	tb.Helper()
+	s, err := b.js.ObjectStore(tb.Context(), "CELLMQ_MODELS")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	data, err := s.GetBytes(t.Context(), part)
+	data, err := s.GetBytes(tb.Context(), part)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return data
 }
 
 // store puts a message on a stream.
-func (b *bench) store(t testing.TB, subject string, data []byte) {
-	t.Helper()
-	if _, err := b.js.Publish(t.Context(), subject, data); err != nil {
-		t.Fatal(err)
+func (b *bench) store(tb testing.TB, subject string, data []byte) {
+	tb.Helper()
+	if _, err := b.js.Publish(tb.Context(), subject, data); err != nil {
+		tb.Fatal(err)
 	}
 }
 
 // purge removes the messages of a subject.
-func (b *bench) purge(t testing.TB, stream, subject string) {
-	t.Helper()
-	s, err := b.js.Stream(t.Context(), stream)
+func (b *bench) purge(tb testing.TB, stream, subject string) {
+	tb.Helper()
+	s, err := b.js.Stream(tb.Context(), stream)
 	if err == nil {
-		err = s.Purge(t.Context(), jetstream.WithPurgeSubject(subject))
+		err = s.Purge(tb.Context(), jetstream.WithPurgeSubject(subject))
 	}
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func encode(t testing.TB, v any) []byte {
-	t.Helper()
+func encode(tb testing.TB, v any) []byte {
+	tb.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }

@@ -33,8 +33,8 @@ func (r *Registry) unused(ctx context.Context, m *Manifest) error {
 	prefix := "$KV." + r.workers + "."
 	err := r.each(ctx, "KV_"+r.workers, prefix+"*", func(subject string, _ uint64, _ time.Time, data []byte) error {
 		var report loaded
-		if len(data) > reportBytes || json.Unmarshal(data, &report) != nil {
-			return nil // none of a worker
+		if len(data) <= reportBytes && json.Unmarshal(data, &report) != nil {
+			report = loaded{} // not one of a worker
 		}
 		for _, model := range report.Models {
 			for _, v := range model.Versions {
