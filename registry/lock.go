@@ -177,9 +177,10 @@ func (l *lock) keep(ctx context.Context, stop <-chan struct{}, lost context.Canc
 	}
 }
 
-// renewOnce renews the lock before the next beat or not at all.
+// renewOnce renews the lock within two beats: what is being pushed is before it on
+// the connection.
 func (l *lock) renewOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.r.cfg.Stale/6)
+	ctx, cancel := context.WithTimeout(ctx, l.r.cfg.Stale/3)
 	defer cancel()
 	return l.renew(ctx)
 }

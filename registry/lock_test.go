@@ -54,10 +54,10 @@ func (h *held) ReadDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(h
 // longer than a lock that is not renewed lasts.
 func TestTwoPushersTakeTurns(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *registry.Config) { c.Stale = 600 * time.Millisecond })
+	b := setup(t, func(c *registry.Config) { c.Stale = 3 * time.Second })
 	told := make(chan string, 16)
 	second := setupOn(t, b.server, func(c *registry.Config) {
-		c.Stale = 600 * time.Millisecond
+		c.Stale = 3 * time.Second
 		c.Log = slog.New(slog.NewJSONHandler(writer(func(line []byte) { told <- string(line) }), nil))
 	})
 	gate := hold(dir(map[string][]byte{"a": []byte("1")}))
@@ -82,7 +82,7 @@ func TestTwoPushersTakeTurns(t *testing.T) {
 	select {
 	case <-done:
 		t.Error("two pushed at a time")
-	case <-time.After(1500 * time.Millisecond):
+	case <-time.After(4 * time.Second):
 	}
 	close(gate.out)
 	wg.Wait()
@@ -130,7 +130,7 @@ func TestLostLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, func(c *registry.Config) { c.Stale = 600 * time.Millisecond })
+			b := setup(t, func(c *registry.Config) { c.Stale = 3 * time.Second })
 			gate := hold(dir(map[string][]byte{"a": []byte("1")}))
 			result := make(chan error, 1)
 			go func() {
@@ -139,7 +139,7 @@ func TestLostLock(t *testing.T) {
 			}()
 			<-gate.in
 			b.store(t, lockSubject, []byte(c.record))
-			<-time.After(500 * time.Millisecond) // several renewals
+			<-time.After(2 * time.Second) // several renewals
 			close(gate.out)
 			if err := <-result; errors.Is(err, registry.ErrLost) != c.lost || err == nil == c.lost {
 				t.Errorf("%v", err)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -152,11 +153,14 @@ func TestFileChanges(t *testing.T) {
 // changing changes a file before it is opened for the second time.
 type changing struct {
 	fs.FS
+	mu     sync.Mutex
 	opened int
 	change func() error
 }
 
 func (c *changing) Open(name string) (fs.File, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if name == "weights" {
 		if c.opened++; c.opened == 2 {
 			if err := c.change(); err != nil {

@@ -25,7 +25,7 @@ import (
 const (
 	storeStream  = "OBJ_CELLMQ_MODELS"
 	recordStream = "KV_CELLMQ_MODELS"
-	stale        = 3 * time.Second // of the locks of these tests
+	stale        = 10 * time.Second // of the locks of these tests
 )
 
 // bench is a server and a registry on it.
