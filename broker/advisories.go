@@ -34,6 +34,8 @@ type Advisory struct {
 	Deliveries uint64
 	// At is when the server gave up.
 	At time.Time
+	// Attempt is how often the advisory has been handed on, this time included.
+	Attempt int
 }
 
 func (s *StreamConfig) advisorySubject(consumer string) string {
@@ -113,6 +115,9 @@ func (c *Conn) advise(ctx context.Context, m jetstream.Msg, handle func(context.
 	if err != nil {
 		c.log.Error("malformed advisory", slog.Any("error", err))
 		return m.TermWithReason("malformed")
+	}
+	if meta, err := m.Metadata(); err == nil { // else it is no message of the consumer's, which cannot be
+		a.Attempt = int(min(meta.NumDelivered, maxCount))
 	}
 	work, cancel := context.WithTimeout(ctx, advisoryWork)
 	err = handle(work, a)

@@ -144,15 +144,26 @@ func (c *Conn) directGet(ctx context.Context, stream, subject string) (*record, 
 
 // directRecord reads a message as direct gets bring it.
 func directRecord(m *nats.Msg) (*record, error) {
-	seq, err := strconv.ParseUint(m.Header.Get(headerSequence), 10, 64)
+	sequence, stamp := serverValue(m.Header, headerSequence), serverValue(m.Header, headerStamp)
+	seq, err := strconv.ParseUint(sequence, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("sequence: %w: %w", ErrBadRecord, err)
+		return nil, badRecord("sequence %q", clip(sequence))
 	}
-	at, err := time.Parse(time.RFC3339Nano, m.Header.Get(headerStamp))
+	at, err := time.Parse(time.RFC3339Nano, stamp)
 	if err != nil {
-		return nil, fmt.Errorf("time: %w: %w", ErrBadRecord, err)
+		return nil, badRecord("time %q", clip(stamp))
 	}
-	return &record{subject: m.Header.Get(headerSubject), sequence: seq, header: m.Header, data: m.Data, at: at}, nil
+	return &record{subject: serverValue(m.Header, headerSubject), sequence: seq, header: m.Header, data: m.Data, at: at}, nil
+}
+
+// serverValue is the server's own value of a header: it comes after those of
+// whoever published the message.
+func serverValue(h nats.Header, name string) string {
+	values := h[name]
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
 }
 
 // batchGet reads messages of a subject, which may have wildcards, from a sequence on,

@@ -71,6 +71,7 @@ func (c *Client) Attach(ctx context.Context, id string, o AttachOptions) (*Strea
 // resuming is what a stream has to ask for. Its stream's lock guards it.
 type resuming struct {
 	behind  bool // something may have been missed, or, attached, nothing has come yet
+	dropped bool // messages were dropped here: the frames that come next were there before
 	unknown bool // the last answer said that nobody knows the request
 	heard   bool // a frame has come
 	timer   *time.Timer
@@ -117,7 +118,7 @@ func (s *Stream) ask() {
 	s.mu.Lock()
 	r := &s.resume
 	r.armed = false
-	needed, unknown := !s.ended && (r.behind || s.track.hole()), s.attached && !r.heard
+	needed, unknown := !s.ended && (r.behind || r.dropped || s.track.hole()), s.attached && !r.heard
 	switch {
 	case !needed:
 	case unknown && (r.unknown || r.tries >= resumeTries):
@@ -134,14 +135,22 @@ func (s *Stream) ask() {
 	index := s.track.haveTokens
 	s.mu.Unlock()
 	if needed {
-		s.client.sendResume(s.id, s.replies, index)
+		s.client.sendQuestion(resumeMessage{ID: s.id, Index: index}, s.replies)
 	}
 }
 
 // resumed takes the answer to a resume request. Frames come beside it.
 func (s *Stream) resumed(state ResumeState) {
+	switch state {
+	case ResumeServed:
+		return // by a queue without a leader
+	case ResumeUnserved:
+		s.noQueue()
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.probed(state)
 	r := &s.resume
 	switch {
 	case state == ResumeUnknown && s.attached && !r.heard:
@@ -152,7 +161,7 @@ func (s *Stream) resumed(state ResumeState) {
 		r.unknown, r.heard = false, true
 	}
 	if !s.track.hole() {
-		r.behind = false
+		r.behind, r.dropped = false, false
 	}
 }
 
@@ -176,6 +185,16 @@ func (s *Stream) reconnected() {
 	s.askAfter(resumeAfter)
 }
 
+// dropped has the stream ask what it missed, whatever comes: its last frame may
+// be among the messages that the library dropped.
+func (s *Stream) dropped() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.resume
+	r.dropped, r.tries, r.wait = true, 0, 0
+	s.askAfter(resumeAfter)
+}
+
 // follow tells the open streams of every new connection, until the client
 // ends.
 func (c *Client) follow() {
@@ -189,26 +208,31 @@ func (c *Client) follow() {
 				return
 			}
 		}
-		c.mu.Lock()
-		open := slices.Collect(maps.Values(c.streams))
-		c.mu.Unlock()
-		for _, s := range open {
-			s.reconnected()
-		}
+		c.each((*Stream).reconnected)
 	}
 }
 
-// sendResume asks the workers for the output of a request, of which the reader
-// has index tokens. What is answered goes to the last token replies of this
-// client, so that other readers of the request are not bothered with it.
-func (c *Client) sendResume(id, replies string, index int) {
-	payload, err := json.Marshal(resumeMessage{ID: id, Index: index})
+// each calls f for the open streams.
+func (c *Client) each(f func(*Stream)) {
+	c.mu.Lock()
+	open := slices.Collect(maps.Values(c.streams))
+	c.mu.Unlock()
+	for _, s := range open {
+		f(s)
+	}
+}
+
+// sendQuestion asks the workers for the output of a request, or what they know of
+// its model. What is answered goes to the last token replies of this client, so
+// that other readers of the request are not bothered with it.
+func (c *Client) sendQuestion(m resumeMessage, replies string) {
+	payload, err := json.Marshal(m)
 	if err == nil {
 		err = c.nc.PublishMsg(&nats.Msg{
 			Subject: c.subjects.resume(c.cfg.Name), Reply: c.subjects.out(c.cfg.Name, replies), Data: payload,
 		})
 	}
 	if err != nil {
-		c.cfg.Logger.Warn("resume request not sent", slog.String("request_id", id), slog.Any("error", err))
+		c.cfg.Logger.Warn("resume request not sent", slog.String("request_id", m.ID), slog.Any("error", err))
 	}
 }

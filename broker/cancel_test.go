@@ -172,6 +172,52 @@ func TestReplyOfResumeIsItsOwn(t *testing.T) {
 	}
 }
 
+// TestReplyOfCancelIsNoRequest has somebody name other replies where nobody has
+// to prove who he is: nothing goes to what workers and the server act on. A
+// reader of another client may get the answer, and ignores it.
+func TestReplyOfCancelIsNoRequest(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t, broker.Config{})
+	serve(t, conn, broker.ServiceConfig{Cancel: func(string, string, uint64) broker.CancelState { return broker.CancelRunning }}, nil)
+	w := newStepped()
+	startWorker(t, conn, []string{"slow"}, 1, w.serve)
+	victim := newClient(t, server, broker.ClientConfig{Name: "you"})
+	s, err := victim.Request(t.Context(), "slow", broker.RequestOptions{ID: "request001"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-w.began
+	nc := conn.NATS()
+	heard, err := nc.SubscribeSync("infer.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const own, others = "infer.out.me.request001", "infer.out.you.request001"
+	payload := []byte(`{"id":"request001"}`)
+	for _, reply := range []string{
+		"", "infer.outr.me.request001", "infer.out.me.*", "infer.req.slow.std.me", "infer.cancel.you", "infer.resume.you",
+		"infer.final.you.request001", "infer.ctl.w1", "infer.rt.slow", "$JS.API.STREAM.PURGE.INFER", others, own,
+	} {
+		if err := nc.PublishMsg(&nats.Msg{Subject: "infer.cancel.me", Reply: reply, Data: payload}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for subject := ""; subject != own; {
+		m, err := heard.NextMsg(10 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if subject = m.Subject; subject != own && subject != others && subject != "infer.cancel.me" {
+			t.Errorf("%s: %s", subject, m.Data)
+		}
+	}
+	w.steps <- "a"
+	close(w.steps)
+	if text, f := read(t, s); text != "a" || f.Text != "a" {
+		t.Errorf("the other client read %q, final %q", text, f.Text)
+	}
+}
+
 func TestControl(t *testing.T) {
 	t.Parallel()
 	_, conn := setup(t, broker.Config{})

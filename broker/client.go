@@ -46,16 +46,18 @@ type ClientConfig struct {
 	ReceiptWait time.Duration
 	// NoQueueWait is how long a durable request is published again for which the
 	// server has no queue, as in an election and while JetStream starts; then it
-	// is refused with the code busy. When the server says that no stream captures
-	// the model it is unknown_model at once. Default 10 s.
+	// is refused with the code busy. When the server or a worker says that no
+	// stream captures the model it is unknown_model at once. Default 10 s.
 	NoQueueWait time.Duration
 	// Silence is how long a request that a worker has accepted may go without a
-	// frame; then it fails with [ErrSilent]. Default 60 s, which should be many
-	// heartbeats and some ack waits of the workers.
+	// frame; then the workers are asked, and it fails with [ErrSilent] when they say
+	// that the queue has it no more. A realtime request, and one without a receipt,
+	// fails at once. Default 60 s, which should be many heartbeats and some ack waits
+	// of the workers.
 	Silence time.Duration
 	// QueueSilence is the same for a request that is queued, or that wants
-	// nothing but its terminal frame. Default 16 min, longer than the queue keeps
-	// a request.
+	// nothing but its terminal frame. It also bounds the time without a frame or an
+	// answer of a worker. Default 16 min, longer than the queue keeps a request.
 	QueueSilence time.Duration
 	// Logger. Default: discarded.
 	Logger *slog.Logger
@@ -141,7 +143,7 @@ func NewClient(nc *nats.Conn, cfg ClientConfig) (*Client, error) {
 	}
 	c := &Client{nc: nc, cfg: cfg, subjects: s, streams: map[string]*Stream{}, ids: idSource{nuid: nuid.New()}, done: make(chan struct{})}
 	for _, subject := range []string{s.out(cfg.Name, "*"), s.outResume(cfg.Name, "*")} {
-		sub, err := nc.Subscribe(subject, c.receive)
+		sub, err := nc.Subscribe(subject, c.receiver())
 		if err == nil {
 			c.subs = append(c.subs, sub)
 			sub.SetClosedHandler(func(string) { c.end() }) // also when the connection closes
@@ -304,6 +306,20 @@ func (c *Client) remove(s *Stream) {
 		}
 	}
 	c.mu.Unlock()
+}
+
+// receiver returns what takes the messages of one subscription. What the library
+// drops it drops while messages wait, so the next one tells.
+func (c *Client) receiver() nats.MsgHandler {
+	dropped := 0 // the subscription's goroutine alone uses it
+	return func(m *nats.Msg) {
+		if n, err := m.Sub.Dropped(); err == nil && n != dropped {
+			c.cfg.Logger.Warn("messages dropped: the process is too slow", slog.String("client", c.cfg.Name), slog.Int("messages", n-dropped))
+			dropped = n
+			c.each((*Stream).dropped)
+		}
+		c.receive(m)
+	}
 }
 
 // receive hands a message to its stream and never blocks: one slow reader must

@@ -23,8 +23,8 @@ const (
 	defaultWindow   = 2 * time.Minute
 	defaultPending  = 4096
 	// defaultDeliver leaves a request that workers give up after 5 failures room
-	// for 8 deliveries each, and for hand-backs.
-	defaultDeliver = 8*5 + 64
+	// for 8 deliveries each, and for any number of hand-backs that may happen.
+	defaultDeliver = 8*5 + 1024
 
 	defaultKeep    = 15 * time.Minute
 	defaultFinals  = 200_000
@@ -104,7 +104,7 @@ type StreamConfig struct {
 	// MaxDeliver is how often the server delivers a request; -1 is without bound.
 	// It must be well above what the workers allow, who count failures and tell
 	// the client: it stops a request that kills every worker before it can count,
-	// and what is left to do then is told by [Conn.Advisories]. Default 104.
+	// and what is left to do then is told by [Conn.Advisories]. Default 1064.
 	MaxDeliver int
 
 	// Finals are the terminal frames of durable requests, in the stream <Name>_FINAL.

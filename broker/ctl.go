@@ -2,6 +2,8 @@ package broker
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 )
 
@@ -33,24 +35,32 @@ type ControlReply struct {
 	Error string `json:"error,omitempty"`
 }
 
+// readControl reads {"op": ...}; nothing asks for the status.
+func readControl(payload []byte) (c Control, err error) {
+	const longest = 256
+	if len(payload) == 0 {
+		return Control{Op: ControlStatus}, nil
+	}
+	if len(payload) > longest || json.Unmarshal(payload, &c) != nil {
+		return Control{}, errors.New("malformed request")
+	}
+	if c.Op != ControlStatus && c.Op != ControlDrain {
+		return Control{}, fmt.Errorf("unknown operation %s", clip(string(c.Op)))
+	}
+	return c, nil
+}
+
 // control serves infer.ctl.<worker>. Who may publish there is the server's
 // matter: it is meant for operators.
 func (s *Service) control(_, reply string, payload []byte) {
-	const longest = 256
-	var c Control
-	answer := ControlReply{Worker: s.cfg.Worker, Error: "malformed request"}
-	if len(payload) == 0 {
-		c.Op = ControlStatus
+	var answer ControlReply
+	c, err := readControl(payload)
+	if err == nil {
+		answer = s.cfg.Control(c)
+	} else {
+		answer.Error = err.Error()
 	}
-	if len(payload) == 0 || len(payload) <= longest && json.Unmarshal(payload, &c) == nil {
-		switch c.Op {
-		case ControlStatus, ControlDrain:
-			answer = s.cfg.Control(c)
-			answer.Worker = s.cfg.Worker
-		default:
-			answer.Error = "unknown operation " + clip(string(c.Op))
-		}
-	}
+	answer.Worker = s.cfg.Worker
 	if reply == "" {
 		return
 	}

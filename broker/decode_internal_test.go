@@ -365,6 +365,7 @@ func FuzzDecodeRequest(f *testing.F) {
 			t.Fatalf("cannot be answered: %+v", r)
 		}
 		if bad != nil {
+			checkShort(t, bad)
 			return
 		}
 		// What was understood encodes to something that means the same.
@@ -400,6 +401,9 @@ func FuzzSubjectsAndHeaders(f *testing.F) {
 		})
 		if bad == nil && (!ValidModel(r.Model) || !ValidClient(r.Client) || !r.Priority.valid() || r.Reply == "") {
 			t.Fatalf("accepted %+v", r)
+		}
+		if bad != nil {
+			checkShort(t, bad)
 		}
 		if r.Reply != "" && !publishable(r.Reply) {
 			t.Fatalf("reply %q", r.Reply)

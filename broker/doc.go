@@ -49,7 +49,8 @@
 //
 // A [Stream] yields the contiguous output, whatever is lost, repeated or begun
 // anew on the way; the comment on tracker has the rules. What it lacks it asks
-// for on infer.resume.<client>: the worker that runs the request repeats the
+// for on infer.resume.<client>, also when the library dropped messages because the
+// process stood still: the worker that runs the request repeats the
 // output so far ([TokenStream.Cumulative]), and one worker looks at what the
 // streams keep. [Client.Attach] reads a request in the same way that somebody else
 // sent. A terminal frame is encoded ([TokenStream.Terminal]), stored and then sent

@@ -65,13 +65,17 @@ var (
 	ErrFrameTooLarge = errors.New("frame exceeds the payload limit")
 	// ErrNoJetStream means that the server runs without JetStream.
 	ErrNoJetStream = errors.New("server has no JetStream")
+	// ErrNotEncoded means that the request's encoding cannot carry the frame. Nothing
+	// was sent; the stream still needs a terminal frame.
+	ErrNotEncoded = errors.New("frame has no such encoding")
 	// ErrCancelled means that the reader cancelled the request.
 	ErrCancelled = errors.New("request cancelled")
 	// ErrNoReceipt means that the server did not confirm a durable request, which
 	// was published several times under its id. An [*Error] comes with it that is
 	// retryable.
 	ErrNoReceipt = errors.New("no receipt")
-	// ErrSilent means that a request was taken and then nothing was heard of it.
+	// ErrSilent means that a request was taken, nothing was heard of it, and as far
+	// as the workers can tell the queue has it no more.
 	ErrSilent = errors.New("nothing heard")
 	// ErrNotStored means that there is no such record: none was stored, or it was
 	// dropped since.
@@ -85,6 +89,9 @@ var (
 	// ErrBadRecord means that a stored record is malformed, or is not what its
 	// subject says.
 	ErrBadRecord = errors.New("malformed record")
+	// ErrTruncated means that a dead letter lacks what was asked of it, since that
+	// did not fit into a message.
+	ErrTruncated = errors.New("truncated letter")
 	// ErrClosed means that the client or connection is closed.
 	ErrClosed = errors.New("closed")
 )

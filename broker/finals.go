@@ -30,7 +30,8 @@ type Verdict struct {
 	// Other is the final that was stored before, of another lease.
 	Other *StoredFinal
 	// Err says why there is no verdict: [ErrNoVerdict] when the time was over,
-	// [ErrClosed], or a refusal by the server that would only come again. After
+	// [ErrClosed], [ErrFrameTooLarge] when the stream takes no message of that size,
+	// or another refusal by the server that would only come again. After
 	// ErrNoVerdict and ErrClosed the final may be stored all the same.
 	Err error
 }
@@ -273,6 +274,8 @@ func (f *Finals) answer(m *nats.Msg) (missing bool) {
 	case r.Error.passes():
 		f.again(n, storeRetry, r.Error)
 		return r.Error.ErrCode == apiNoStream
+	case r.Error.ErrCode == apiTooLarge:
+		f.end(n, Verdict{Err: fmt.Errorf("store final: %w: %w", ErrFrameTooLarge, r.Error)})
 	default:
 		f.end(n, Verdict{Err: fmt.Errorf("store final: %w", r.Error)})
 	}

@@ -15,6 +15,9 @@ const (
 	defaultSilence      = time.Minute
 	defaultQueueSilence = defaultMaxAge + time.Minute
 	maxPublications     = 4
+	askEvery            = 5 * time.Second        // after a queued request that is silent
+	silentAsks          = 2                      // the least before it is given up
+	goneAnswers         = 2                      // that say that nothing is left of it
 	awayWait            = 250 * time.Millisecond // between looks at a lost connection
 )
 
@@ -30,7 +33,12 @@ type guard struct {
 	final    bool // the mode: nothing comes before the terminal frame
 	queued   bool // no worker has it
 	seen     time.Time
-	timer    *time.Timer
+	// doubt says that the receipt is that of an earlier publication of the id,
+	// which may be another request's.
+	doubt bool
+	asks  int // questions to the workers since seen
+	gone  int // answers since seen that nothing is left of the request
+	timer *time.Timer
 }
 
 func newGuard(o *RequestOptions) guard {
@@ -68,7 +76,7 @@ func (s *Stream) heard(t FrameType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := &s.guard
-	g.msg, g.seen = nil, time.Now()
+	g.msg, g.seen, g.doubt, g.asks, g.gone = nil, time.Now(), false, 0, 0
 	switch t {
 	case "":
 	case FrameRetry:
@@ -100,6 +108,35 @@ func unconfirmed(last error) *Error {
 	return e
 }
 
+// mayBeQueued reports whether a request of which nothing was heard for too long
+// may be in the queue: its receipt told its place there, and the workers have not
+// said that it is gone. While no worker is there to ask, that is true for as long
+// as the queue keeps a request. It is called with mu held.
+func (s *Stream) mayBeQueued(silent time.Duration, connected bool) bool {
+	g := &s.guard
+	return s.stored > 0 && g.gone < goneAnswers &&
+		(silent < s.client.cfg.QueueSilence || connected && g.asks < silentAsks)
+}
+
+// probed takes a worker's word on a request that was asked about because it is
+// silent. That nothing is left of it is no last word: another worker may be about
+// to say more. It is called with mu held.
+func (s *Stream) probed(state ResumeState) {
+	g := &s.guard
+	if g.asks == 0 || s.ended {
+		return
+	}
+	switch state {
+	case ResumeQueued, ResumeRunning:
+		g.seen, g.doubt, g.asks, g.gone = time.Now(), false, 0, 0
+	case ResumeUnknown, ResumeStored:
+		g.gone++
+		g.timer.Reset(min(s.silence(), resumeAfter))
+	}
+}
+
+func inUse(id string) *Error { return badRequest("id %s: in use by another request", id) }
+
 // look is what the timer does.
 func (s *Stream) look() {
 	s.mu.Lock()
@@ -112,11 +149,18 @@ func (s *Stream) look() {
 	connected := s.client.nc.IsConnected()
 	var wait time.Duration
 	var failure error
+	ask := false
 	switch {
-	case msg == nil && silent >= limit:
-		failure = fmt.Errorf("request %s: %w for %v", s.id, ErrSilent, limit)
-	case msg == nil:
+	case msg == nil && silent < limit && !g.doubt:
 		wait = limit - silent
+	case msg == nil && s.mayBeQueued(silent, connected):
+		ask, wait = connected, min(limit, askEvery)
+	case msg == nil && g.doubt && g.gone >= goneAnswers:
+		s.mu.Unlock()
+		s.push(s.refusal(inUse(s.id)), false)
+		return
+	case msg == nil:
+		failure = fmt.Errorf("request %s: %w for %v", s.id, ErrSilent, silent.Round(time.Millisecond))
 	case silent >= s.client.cfg.Silence && !connected, connected && g.tries >= maxPublications:
 		failure = fmt.Errorf("request %s: %w: %w", s.id, ErrNoReceipt, unconfirmed(s.client.nc.LastError()))
 	case !connected:
@@ -128,8 +172,14 @@ func (s *Stream) look() {
 	if failure == nil {
 		g.timer.Reset(wait)
 	}
+	question := resumeMessage{ID: s.id, Index: s.track.haveTokens, Sequence: s.stored}
+	if ask {
+		g.asks++
+	}
 	s.mu.Unlock()
 	switch {
+	case ask:
+		s.client.sendQuestion(question, s.replies)
 	case failure != nil:
 		s.fail(failure, msg == nil) // without a receipt it may be sent again under its id
 	case msg != nil:

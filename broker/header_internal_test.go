@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -95,22 +94,61 @@ func TestClocksDiffer(t *testing.T) {
 // FuzzQuestions has hostile payloads on the endpoints: what is read is in its
 // bounds.
 func FuzzQuestions(f *testing.F) {
-	for _, s := range []string{`{"id":"abcdefgh","seq":7,"index":3}`, "\x81\xa2id\xa8abcdefgh", `{"id":1}`, "", "{"} {
+	for _, s := range []string{`{"id":"abcdefgh","seq":7,"index":3}`, `{"id":"abcdefgh","model":"echo"}`, "\x81\xa2id\xa8abcdefgh", `{"id":1}`, "", "{"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		if id, _, err := readCancel(payload); err == nil && !ValidID(id) {
 			t.Fatalf("id %q", id)
 		}
-		if id, index, err := readResume(payload); err == nil && (!ValidID(id) || index < 0) {
-			t.Fatalf("id %q, index %d", id, index)
+		if m, err := readResume(payload); err == nil && (!ValidID(m.ID) || m.Index < 0 || m.Model != "" && !ValidModel(m.Model)) {
+			t.Fatalf("%+v", m)
 		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, _ = readQuestion(payload)
-		runtime.ReadMemStats(&after)
-		if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<10+uint64(256*len(payload)) {
-			t.Fatalf("%d bytes allocated for %d", grown, len(payload))
+		if c, err := readControl(payload); err == nil && c.Op != ControlStatus && c.Op != ControlDrain {
+			t.Fatalf("operation %q", c.Op)
 		}
+		boundedBy(t, 4*payloadFactor, len(payload), func() {
+			_, err := readQuestion(payload)
+			_, other := readControl(payload)
+			checkShort(t, err)
+			checkShort(t, other)
+		})
+	})
+}
+
+// longestWord is how long what is said of a hostile input may be.
+const longestWord = 512
+
+// checkShort wants an error to quote no more than the beginning of what it is
+// about.
+func checkShort(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && len(err.Error()) > longestWord {
+		t.Fatalf("an error of %d bytes: %.100s", len(err.Error()), err)
+	}
+}
+
+// FuzzRequestHeaders has hostile headers on both paths: a refusal is short, and
+// what is accepted is in its bounds.
+func FuzzRequestHeaders(f *testing.F) {
+	f.Add("5000", "5", "cancel", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TypeText, "final", "1")
+	f.Add("-1", "never", "", "\xff", "application/xml", "Resume", strings.Repeat("9", 600))
+	f.Fuzz(func(t *testing.T, timeout, ttl, gone, trace, contentType, mode, version string) {
+		h, size := fuzzHeader(HeaderTimeout, timeout, HeaderTTL, ttl, HeaderOnGone, gone, HeaderTraceParent, trace,
+			HeaderContentType, contentType, HeaderMode, mode, HeaderVersion, version)
+		now := time.UnixMilli(1000)
+		d := newTestDecoder()
+		boundedBy(t, payloadFactor, size, func() {
+			_, durable := d.durable(message{subject: "infer.req.m.std.me", header: h, payload: []byte("x")}, 1, now, now)
+			r, core := d.core("m", message{subject: "infer.rt.m", reply: "_INBOX.a", header: h, payload: []byte("x")}, now)
+			for _, bad := range []*Error{durable, core} {
+				if bad != nil {
+					checkShort(t, bad)
+				}
+			}
+			if core == nil && !r.Deadline.IsZero() && r.Deadline.Before(now.Add(-time.Hour)) {
+				t.Fatalf("deadline %v", r.Deadline)
+			}
+		})
 	})
 }

@@ -26,6 +26,9 @@ const (
 	HeaderError     = "Infer-Error" // the code
 	HeaderWorker    = "Infer-Worker"
 	HeaderTruncated = "Infer-Truncated"
+	// HeaderModelVersion is the version of the model that gave up; Infer-Version
+	// is the one that the request asks for.
+	HeaderModelVersion = "Infer-Model-Version"
 	// ownPrefix is put before a header of the request that would mean something
 	// else on a letter: to the server, or to a reader of letters.
 	ownPrefix = "Request-"
@@ -35,7 +38,7 @@ const (
 func letterHeaders() []string {
 	return []string{
 		HeaderSubject, HeaderSequence, HeaderPublished, HeaderRequestID, HeaderAttempts, HeaderExcused,
-		HeaderError, HeaderWorker, HeaderDigest, HeaderTruncated,
+		HeaderError, HeaderWorker, HeaderDigest, HeaderModelVersion, HeaderTruncated,
 	}
 }
 
@@ -51,9 +54,10 @@ type Letter struct {
 	// Subject of the request, its id, and what the subject says: Client is only
 	// read, and empty when the subject is malformed; Model must be a model's name.
 	Subject, Client, ID, Model string
-	// Worker that gave up, Digest of its model, and why.
-	Worker, Digest string
-	Code           Code
+	// Worker that gave up, Digest and Version of its model, which are empty when it
+	// did not serve the model, and why. The version has the weight type in it.
+	Worker, Digest, Version string
+	Code                    Code
 	// Attempts that were made, Excused of them for no fault of the request.
 	Attempts, Excused int
 	// Header and Payload of the request as it was published.
@@ -83,7 +87,9 @@ func (l *Letter) message(s *subjects, stream string, size int) (*nats.Msg, error
 	if !ValidModel(l.Model) {
 		return nil, badRecord("model %q", clip(l.Model))
 	}
-	for what, text := range map[string]string{"worker": l.Worker, "digest": l.Digest, "code": string(l.Code), "id": l.ID} {
+	for what, text := range map[string]string{
+		"worker": l.Worker, "digest": l.Digest, "version": l.Version, "code": string(l.Code), "id": l.ID,
+	} {
 		if err := checkName(what, text); err != nil {
 			return nil, err
 		}
@@ -115,7 +121,7 @@ func (l *Letter) message(s *subjects, stream string, size int) (*nats.Msg, error
 }
 
 func (l *Letter) header(stream string) nats.Header {
-	h := make(nats.Header, len(l.Header)+12)
+	h := make(nats.Header, len(l.Header)+13)
 	for name, values := range l.Header {
 		if len(values) == 0 {
 			continue
@@ -136,6 +142,7 @@ func (l *Letter) header(stream string) nats.Header {
 	set(HeaderError, string(l.Code))
 	set(HeaderWorker, l.Worker)
 	set(HeaderDigest, l.Digest)
+	set(HeaderModelVersion, l.Version)
 	if len(l.Truncated) > 0 {
 		set(HeaderTruncated, strings.Join(l.Truncated, ","))
 	}
@@ -191,7 +198,8 @@ func (s subjects) storedLetter(r *record) (*Letter, error) {
 	}
 	l := &Letter{
 		Number: r.sequence, Model: model, Subject: value(HeaderSubject), ID: value(HeaderRequestID),
-		Worker: value(HeaderWorker), Digest: value(HeaderDigest), Code: Code(value(HeaderError)), Header: ownHeader(r.header),
+		Worker: value(HeaderWorker), Digest: value(HeaderDigest), Version: value(HeaderModelVersion),
+		Code: Code(value(HeaderError)), Header: ownHeader(r.header),
 	}
 	if _, _, client, err := s.parseRequest(l.Subject); err == nil {
 		l.Client = client
@@ -265,7 +273,8 @@ func (l *Letter) readBody(b []byte) error {
 // WriteLetter stores l and waits for the server's confirmation, through
 // elections, until ctx ends. A letter of the same request within an hour is
 // stored once. What does not fit into a message is left out, see
-// [Letter.Truncated].
+// [Letter.Truncated]. An error that would only come again, as [ErrClosed],
+// [ErrBadRecord], a missing permission or another refusal, comes at once.
 func (c *Conn) WriteLetter(ctx context.Context, l *Letter) error {
 	var err error
 	if c.created() == 0 {
@@ -275,6 +284,9 @@ func (c *Conn) WriteLetter(ctx context.Context, l *Letter) error {
 	m, bad := l.message(&c.subjects, stream, int(c.nc.MaxPayload()))
 	if err = cmp.Or(bad, err); err == nil {
 		err = c.put(ctx, m)
+	}
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	if err != nil {
 		return fmt.Errorf("write letter: %w", err)

@@ -35,8 +35,9 @@ type absence struct {
 
 // absent takes the server's word that nothing took the publication: no stream
 // captures the subject, or the one that does has no leader, as in an election
-// and while JetStream starts. The first is asked for and ends the request; the
-// second passes, so the request is published again under its id.
+// and while JetStream starts. The first is asked for, of the server and, since
+// users with permissions may not ask there, of the workers; it ends the request.
+// The second passes, so the request is published again under its id.
 func (s *Stream) absent() {
 	s.mu.Lock()
 	g := &s.guard
@@ -65,12 +66,12 @@ func (s *Stream) absent() {
 		return
 	}
 	s.client.askStreams(subject, s.replies)
+	s.client.sendQuestion(resumeMessage{ID: s.id, Model: s.model}, s.replies)
 }
 
 // streamsTold takes the answer about the streams that capture the request's
-// subject, and reports whether payload is one. That there are none counts while
-// no publication is under way that could have found one. A server that cannot
-// tell answers with an error.
+// subject, and reports whether payload is one. A server that cannot tell answers
+// with an error.
 func (s *Stream) streamsTold(payload []byte) bool {
 	var r struct {
 		Type  string          `json:"type"`
@@ -80,14 +81,23 @@ func (s *Stream) streamsTold(payload []byte) bool {
 	if json.Unmarshal(payload, &r) != nil || r.Type != streamNamesType {
 		return false
 	}
-	s.mu.Lock()
-	g := &s.guard
-	none := r.Error == nil && r.Total == 0 && g.msg != nil && g.tries == 0 && !g.absence.since.IsZero()
-	s.mu.Unlock()
-	if none {
-		s.push(s.refusal(s.unserved()), false)
+	if r.Error == nil && r.Total == 0 {
+		s.noQueue()
 	}
 	return true
+}
+
+// noQueue takes the word of the server or of a worker that no stream captures
+// the request's subject. It counts while no publication is under way that could
+// have found one.
+func (s *Stream) noQueue() {
+	s.mu.Lock()
+	g := &s.guard
+	counts := g.msg != nil && g.tries == 0 && !g.absence.since.IsZero()
+	s.mu.Unlock()
+	if counts {
+		s.push(s.refusal(s.unserved()), false)
+	}
 }
 
 func (s *Stream) unserved() *Error {

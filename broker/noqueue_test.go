@@ -175,63 +175,99 @@ func TestNoQueueEnds(t *testing.T) {
 	}
 }
 
-// TestAnswerAboutStreamsComesLate has a publication under way when the answer
-// comes that no stream was there: it is not that publication's.
-func TestAnswerAboutStreamsComesLate(t *testing.T) {
+// TestAnswerAboutQueueComesLate has a publication under way when the answer of
+// the server, or of a worker, comes that no queue was there: it is not that
+// publication's.
+func TestAnswerAboutQueueComesLate(t *testing.T) {
 	t.Parallel()
-	nc, c := leaderless(t, "", broker.ClientConfig{ReceiptWait: time.Minute})
-	questions := make(chan *nats.Msg, 16)
-	subscribe(t, nc, "$JS.API.STREAM.NAMES", func(m *nats.Msg) { questions <- m })
-	s, err := c.Request(t.Context(), "echo", broker.RequestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	question := <-questions
-	subscribe(t, nc, "infer.req.echo.>", func(m *nats.Msg) {
-		for _, b := range [][]byte{
-			[]byte(stored), frame(t, m, broker.Frame{Type: broker.FrameFinal, Text: "x", Final: &broker.Final{}}),
-		} {
-			if err := errors.Join(question.Respond([]byte(`{"type":"io.nats.jetstream.api.v1.stream_names_response",`+noStream+`}`)), m.Respond(b)); err != nil {
-				t.Error(err)
+	for subject, answer := range map[string]string{
+		"$JS.API.STREAM.NAMES": `{"type":"io.nats.jetstream.api.v1.stream_names_response",` + noStream + `}`,
+		"infer.resume.*":       `{"type":"resume","id":"request001","state":"unserved"}`,
+	} {
+		t.Run(subject, func(t *testing.T) {
+			t.Parallel()
+			nc, c := leaderless(t, "", broker.ClientConfig{ReceiptWait: time.Minute})
+			questions := make(chan *nats.Msg, 16)
+			subscribe(t, nc, subject, func(m *nats.Msg) { questions <- m })
+			s, err := c.Request(t.Context(), "echo", broker.RequestOptions{ID: "request001"})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	})
-	if f, err := s.Final(); err != nil || f.Text != "x" {
-		t.Errorf("%q, %v", f.Text, err)
+			question := <-questions
+			subscribe(t, nc, "infer.req.echo.>", func(m *nats.Msg) {
+				for _, b := range [][]byte{
+					[]byte(stored), frame(t, m, broker.Frame{Type: broker.FrameFinal, Text: "x", Final: &broker.Final{}}),
+				} {
+					if err := errors.Join(question.Respond([]byte(answer)), m.Respond(b)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if f, err := s.Final(); err != nil || f.Text != "x" {
+				t.Errorf("%q, %v", f.Text, err)
+			}
+		})
 	}
 }
 
-// TestMayNotAskAboutStreams has a user without that permission: it is busy in
-// the end, and asks once.
-func TestMayNotAskAboutStreams(t *testing.T) {
+// TestUnknownModelWithPermissions has a user without the permission to ask the
+// server: the workers tell it of an unknown model at once, and nothing else of one
+// that is served. Without a worker it is busy in the end. The server is asked once.
+func TestUnknownModelWithPermissions(t *testing.T) {
 	t.Parallel()
-	s := secureServer(t)
-	secureWorker(t, s)
+	eachConfig(t, unknownModelWithPermissions)
+}
+
+func unknownModelWithPermissions(t *testing.T, s *secured) {
+	t.Helper()
+	conn, svc := secureWorker(t, s)
 	var refused atomic.Int32
 	nc := s.dial(t, "c1", broker.OwnInbox("infer", "c1"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if strings.Contains(err.Error(), "STREAM.NAMES") {
 			refused.Add(1)
 		}
 	}))
-	c, err := broker.NewClient(nc, broker.ClientConfig{Name: "c1", NoQueueWait: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
+	client := func(wait time.Duration) *broker.Client {
+		c, err := broker.NewClient(nc, broker.ClientConfig{Name: "c1", NoQueueWait: wait})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	for range 2 {
+		return c
+	}
+	ask := func(c *broker.Client, code broker.Code, retryable bool) {
+		t.Helper()
 		st, err := c.Request(t.Context(), "nosuch", broker.RequestOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = st.Final()
-		wantCode(t, err, broker.CodeBusy, true)
+		wantCode(t, err, code, retryable)
 	}
-	if n := refused.Load(); n != 1 {
+	patient := client(time.Hour)
+	start := time.Now()
+	for range 2 {
+		ask(patient, broker.CodeUnknownModel, false)
+	}
+	t.Logf("two answers in %v", time.Since(start))
+	if n := refused.Load(); n > 1 {
 		t.Errorf("%d questions refused", n)
+	}
+	for model, want := range map[string]string{"echo": "served", "nosuch": "unserved"} {
+		m, err := nc.Request("infer.resume.c1", []byte(`{"id":"abcdefgh","model":"`+model+`"}`), 10*time.Second)
+		if err != nil || !strings.Contains(string(m.Data), `"`+want+`"`) {
+			t.Errorf("%s: %v, %v", model, m, err)
+		}
+	}
+	if err := conn.Denied(); err != nil {
+		t.Errorf("the worker lacks a permission: %v", err)
+	}
+	if err := errors.Join(patient.Close(), svc.Close()); err != nil {
+		t.Fatal(err)
+	}
+	hasty := client(time.Second)
+	ask(hasty, broker.CodeBusy, true)
+	if err := hasty.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -239,7 +275,8 @@ func TestMayNotAskAboutStreams(t *testing.T) {
 // answer says that the model is unknown.
 func TestElectionIsNoUnknownModel(t *testing.T) {
 	t.Parallel()
-	cluster, _, c := replicated(t)
+	cluster, w, c := replicated(t)
+	serve(t, w.conn, broker.ServiceConfig{Worker: "w1"}, nil) // answers questions about models
 	ctx, cancel := context.WithTimeout(t.Context(), electionWait)
 	defer cancel()
 	leader, err := cluster.Leader(ctx, "INFER")

@@ -253,14 +253,16 @@ func (s *TokenStream) SendTerminal(e Encoded) error {
 
 // Replay ends the stream with the terminal frame of an earlier lease, in either
 // encoding. It goes out as one of this lease: a client ignores the frames of
-// earlier ones. Settle the lease after it.
+// earlier ones. Settle the lease after it. What is no terminal frame is
+// [ErrBadRecord]; one that this request's encoding or the server cannot carry is
+// [ErrNotEncoded] or [ErrFrameTooLarge]. Fail then ends the stream.
 func (s *TokenStream) Replay(frame []byte) error {
 	f, err := DecodeFrame(frame)
 	if err != nil {
-		return fmt.Errorf("replay: %w", err)
+		return fmt.Errorf("replay: %w: %w", ErrBadRecord, err)
 	}
 	if !f.Type.Terminal() {
-		return fmt.Errorf("replay of a frame of type %q: not final or error", f.Type)
+		return fmt.Errorf("replay: %w", badRecord("frame of type %q: not final or error", clip(string(f.Type))))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,7 +319,7 @@ func (s *TokenStream) encode(dst []byte) ([]byte, error) {
 	f.ID, f.Epoch, f.Attempt, f.Seq = s.request.ID, s.lease.Epoch, s.lease.Attempt, s.seq
 	b, err := AppendFrame(dst, s.request.Encoding, f)
 	if err != nil {
-		return nil, fmt.Errorf("encode %s frame: %w", f.Type, err)
+		return nil, fmt.Errorf("encode %s frame: %w: %w", f.Type, ErrNotEncoded, err)
 	}
 	return b, nil
 }

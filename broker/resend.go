@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -46,23 +47,56 @@ type lastFrame struct {
 	place       *list.Element
 }
 
-// frameList is a bounded list of frames.
+// reader is for whom a frame is: everything of the subject but its last token,
+// which is a request's.
+func (f *lastFrame) reader() string { return f.subject[:max(strings.LastIndexByte(f.subject, '.'), 0)] }
+
+// frameList is a bounded list of frames, oldest first.
 type frameList struct {
-	frames list.List
-	bytes  int
+	frames  list.List
+	bytes   int
+	readers map[string]int // bytes of each, and one for each frame
 }
 
 func (l *frameList) add(f *lastFrame) {
 	f.place = l.frames.PushBack(f)
 	l.bytes += len(f.payload)
+	if l.readers == nil {
+		l.readers = map[string]int{}
+	}
+	l.readers[f.reader()] += len(f.payload) + 1
 }
 
 func (l *frameList) remove(f *lastFrame) {
 	l.frames.Remove(f.place)
 	l.bytes -= len(f.payload)
+	if l.readers[f.reader()] -= len(f.payload) + 1; l.readers[f.reader()] == 0 {
+		delete(l.readers, f.reader())
+	}
 }
 
-func (l *frameList) over() bool { return l.frames.Len() > resendFrames || l.bytes > resendBytes }
+// surplus returns the oldest frame of the reader of most bytes.
+func (l *frameList) surplus() *lastFrame {
+	most := ""
+	for reader, bytes := range l.readers {
+		if bytes > l.readers[most] {
+			most = reader
+		}
+	}
+	for e := l.frames.Front(); e != nil; e = e.Next() {
+		if f, _ := e.Value.(*lastFrame); f.reader() == most {
+			return f
+		}
+	}
+	return nil
+}
+
+// shrink drops what is too much.
+func (l *frameList) shrink(drop func(number uint64)) {
+	for l.frames.Len() > resendFrames || l.bytes > resendBytes {
+		drop(l.surplus().number)
+	}
+}
 
 // oldest returns the first frame, nil when there is none.
 func (l *frameList) oldest() *lastFrame {
@@ -109,9 +143,10 @@ func (r *resender) reply(f *lastFrame) string {
 // trim forgets pending frames that are too many, or were heard by now. It is
 // called with mu held.
 func (r *resender) trim(now time.Time) {
-	for f := r.pending.oldest(); f != nil && (r.pending.over() || now.Sub(f.sent) > verdictFor); f = r.pending.oldest() {
+	for f := r.pending.oldest(); f != nil && now.Sub(f.sent) > verdictFor; f = r.pending.oldest() {
 		r.drop(f.number)
 	}
+	r.pending.shrink(r.drop)
 }
 
 // drop is called with mu held.
@@ -145,9 +180,7 @@ func (r *resender) missed(number uint64) {
 	r.unheard.add(f)
 	f.timer = time.AfterFunc(f.wait, func() { r.again(number) })
 	f.wait *= 2
-	if r.unheard.over() {
-		r.drop(number)
-	}
+	r.unheard.shrink(r.drop)
 }
 
 // again sends a frame once more. While the connection is away it waits on.

@@ -25,8 +25,16 @@ const (
 	// ResumeStored: nobody is known to run it, and what is stored of its output
 	// was sent, if that is more than the requester has.
 	ResumeStored ResumeState = "stored"
-	// ResumeUnknown: nothing is known of it. It may be queued.
+	// ResumeQueued: its message is in the queue, where it waits or is a worker's
+	// that did not answer. Only said to who asks with the sequence.
+	ResumeQueued ResumeState = "queued"
+	// ResumeUnknown: nothing is known of it. Without the sequence in the question
+	// it may be queued.
 	ResumeUnknown ResumeState = "unknown"
+	// ResumeServed and ResumeUnserved answer the question that names a model: a
+	// queue takes requests for it, or none does.
+	ResumeServed   ResumeState = "served"
+	ResumeUnserved ResumeState = "unserved"
 )
 
 const (
@@ -45,9 +53,13 @@ const frameResume FrameType = "resume"
 // resumeMessage is the payload of a resume request, which has no type, and of
 // its answer.
 type resumeMessage struct {
-	Type  FrameType   `json:"type,omitempty"`
-	ID    string      `json:"id"`
-	Index int         `json:"index,omitempty"`
+	Type  FrameType `json:"type,omitempty"`
+	ID    string    `json:"id"`
+	Index int       `json:"index,omitempty"`
+	// Sequence is that of the request's message in the queue; 0: not known.
+	Sequence uint64 `json:"seq,omitempty"`
+	// Model makes it the question whether a queue takes requests for that model.
+	Model string      `json:"model,omitempty"`
 	State ResumeState `json:"state,omitempty"`
 }
 
@@ -58,13 +70,20 @@ func resumeState(payload []byte) (ResumeState, error) {
 	return m.State, err
 }
 
-// readResume reads {"id": ..., "index": ...} in JSON or MessagePack.
-func readResume(payload []byte) (id string, index int, err error) {
+// readResume reads {"id": ..., "index": ..., "seq": ...} or {"id": ..., "model": ...}
+// in JSON or MessagePack. An id that workers made has the sequence in it.
+func readResume(payload []byte) (resumeMessage, error) {
 	f, err := readQuestion(payload)
-	if err == nil && f.Index < 0 {
+	switch {
+	case err != nil:
+	case f.Index < 0:
 		err = fmt.Errorf("index %d: negative", f.Index)
+	case f.Model != "" && !ValidModel(f.Model):
+		err = fmt.Errorf("model %q: not [a-z0-9-]{1,%d}", clip(f.Model), maxModelName)
+	case f.Seq == 0:
+		f.Seq = madeSequence(f.ID)
 	}
-	return f.ID, f.Index, err
+	return resumeMessage{ID: f.ID, Index: f.Index, Sequence: f.Seq, Model: f.Model}, err
 }
 
 // resumeFor checks who asks for what. The reply must be the requester's own,
@@ -72,12 +91,12 @@ func readResume(payload []byte) (id string, index int, err error) {
 // only where nobody has to prove who he is.
 func (s *Service) resumeFor(subject, reply string, payload []byte) (m resumeMessage, client string, ok bool) {
 	client = subject[len(s.conn.subjects.resume("")):]
-	id, index, err := readResume(payload)
+	m, err := readResume(payload)
 	if err != nil || !ValidClient(client) || !s.conn.ownReply(client, reply) {
 		s.conn.log.Debug("resume request not taken", slog.String("client", clip(client)), slog.String("reply", clip(reply)))
 		return resumeMessage{}, "", false
 	}
-	return resumeMessage{ID: id, Index: index}, client, true
+	return m, client, true
 }
 
 // ownReply reports whether what concerns a client may be sent to reply.
@@ -89,7 +108,7 @@ func (c *Conn) ownReply(client, reply string) bool {
 // date.
 func (s *Service) resumeRunning(subject, reply string, payload []byte) {
 	m, client, ok := s.resumeFor(subject, reply, payload)
-	if ok && s.cfg.Resume != nil && s.cfg.Resume(client, m.ID, m.Index, reply) {
+	if ok && m.Model == "" && s.cfg.Resume != nil && s.cfg.Resume(client, m.ID, m.Index, reply) {
 		s.answerResume(reply, m.ID, ResumeRunning)
 	}
 }
@@ -100,8 +119,18 @@ func (s *Service) resumeStored(subject, reply string, payload []byte) {
 	if !ok {
 		return
 	}
+	if m.Model != "" {
+		s.answerServed(reply, m)
+		return
+	}
 	ctx, cancel := s.lookup()
 	defer cancel()
+	// Before the final: one that is settled in between has stored it.
+	queued, err := s.inQueue(ctx, client, m)
+	if err != nil {
+		s.conn.log.Warn("queued request not looked up", slog.String("request_id", m.ID), slog.Any("error", err))
+		return
+	}
 	final, err := s.conn.Final(ctx, client, m.ID)
 	switch {
 	case err == nil:
@@ -118,6 +147,9 @@ func (s *Service) resumeStored(subject, reply string, payload []byte) {
 	case err != nil:
 		s.conn.log.Warn("frames not read back", slog.String("request_id", m.ID), slog.Any("error", err))
 		return
+	case output.ID == "" && queued:
+		s.answerResume(reply, m.ID, ResumeQueued)
+		return
 	case output.ID == "":
 		s.answerResume(reply, m.ID, ResumeUnknown)
 		return
@@ -128,6 +160,10 @@ func (s *Service) resumeStored(subject, reply string, payload []byte) {
 			return
 		}
 		s.sendStored(reply, m.ID, b)
+	}
+	if queued {
+		s.answerResume(reply, m.ID, ResumeQueued)
+		return
 	}
 	s.answerResume(reply, m.ID, ResumeStored)
 }

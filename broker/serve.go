@@ -89,6 +89,7 @@ type Service struct {
 	stop   context.CancelFunc
 
 	busy, unanswerable atomic.Uint64
+	queueAway          time.Time // when the queue last failed to answer; see glance
 
 	mu     sync.Mutex
 	micro  micro.Service        // nil after Drain

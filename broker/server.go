@@ -63,6 +63,8 @@ type Server struct {
 	listen    bool
 	webSocket bool     // it has a port for WebSocket
 	lock      *os.File // of the data directory
+	log       *slog.Logger
+	jetStream server.JetStreamConfig
 }
 
 // StartServer starts a server and waits until it takes connections or ctx ends.
@@ -88,7 +90,13 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 	log := newServerLog(cfg.Logger)
 	srv.SetLoggerV2(log, false, false, false)
-	s := &Server{srv: srv, listen: cfg.Port != PortNone, webSocket: opts.Websocket.Port != 0, lock: lock}
+	s := &Server{
+		srv: srv, listen: cfg.Port != PortNone, webSocket: opts.Websocket.Port != 0, lock: lock, log: log.log,
+		jetStream: server.JetStreamConfig{
+			StoreDir: opts.StoreDir, SyncInterval: opts.SyncInterval, SyncAlways: opts.SyncAlways, Strict: !opts.NoJetStreamStrict,
+			MaxMemory: opts.JetStreamMaxMemory, MaxStore: opts.JetStreamMaxStore, Domain: opts.JetStreamDomain, UniqueTag: opts.JetStreamUniqueTag,
+		},
+	}
 	srv.Start()
 	if err := s.awaitReady(ctx, log); err != nil {
 		s.Shutdown()

@@ -286,7 +286,7 @@ func FuzzStoredFinal(f *testing.F) {
 			got, err = subjects("infer").storedFinal(&record{subject: subject, header: h, data: data})
 		})
 		if err != nil {
-			if !errors.Is(err, ErrBadRecord) {
+			if checkShort(t, err); !errors.Is(err, ErrBadRecord) {
 				t.Fatal(err)
 			}
 			return
@@ -314,7 +314,7 @@ func FuzzState(f *testing.F) {
 			got, err = subjects("infer").storedState(&record{subject: subject, header: h, data: data})
 		})
 		if err != nil {
-			if !errors.Is(err, ErrBadRecord) {
+			if checkShort(t, err); !errors.Is(err, ErrBadRecord) {
 				t.Fatal(err)
 			}
 			return
@@ -346,7 +346,7 @@ func FuzzLetter(f *testing.F) {
 			got, err = subjects("infer").storedLetter(&record{subject: subject, header: h, data: body})
 		})
 		if err != nil {
-			if !errors.Is(err, ErrBadRecord) {
+			if checkShort(t, err); !errors.Is(err, ErrBadRecord) {
 				t.Fatal(err)
 			}
 			return
@@ -374,7 +374,7 @@ func FuzzAdvisory(f *testing.F) {
 		if err == nil && (!ValidModel(a.Model) || !a.Priority.valid() || a.Sequence == 0) {
 			t.Fatalf("accepted %+v", a)
 		}
-		if err != nil && !errors.Is(err, ErrBadRecord) {
+		if checkShort(t, err); err != nil && !errors.Is(err, ErrBadRecord) {
 			t.Fatal(err)
 		}
 	})

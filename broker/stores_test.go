@@ -66,10 +66,10 @@ func TestLetters(t *testing.T) {
 	letter := func(sequence uint64) *broker.Letter {
 		return &broker.Letter{
 			Sequence: sequence, Published: time.Unix(1_700_000_000, 123_456_789).UTC(), Subject: "infer.req.echo.low.me", Client: "me",
-			ID: "abcdefgh", Model: "echo", Worker: "w1", Digest: "sha256:0", Code: broker.CodeNumericalError, Attempts: 7, Excused: 2,
+			ID: "abcdefgh", Model: "echo", Worker: "w1", Digest: "sha256:0", Version: "1+int8", Code: broker.CodeNumericalError, Attempts: 7, Excused: 2,
 			Header: nats.Header{
 				"Nats-Msg-Id": {"abcdefgh"}, "Nats-TTL": {"60s"}, "Nats-Rollup": {"all"}, "Infer-Error": {"forged"}, "infer-sequence": {"5"},
-				"Request-Nats-Msg-Id": {"x"}, "request-x": {"y"}, "Infer-Mode": {"stream"}, "X-Two": {"a", "b"},
+				"Request-Nats-Msg-Id": {"x"}, "request-x": {"y"}, "Infer-Mode": {"stream"}, "Infer-Version": {"1"}, "infer-model-version": {"2"}, "X-Two": {"a", "b"},
 			},
 			Payload: []byte("input"), Terminal: []byte("{}"), Tokens: []int32{1, -2, 3},
 		}
@@ -237,13 +237,17 @@ func TestAdvisories(t *testing.T) {
 			return errors.Join(conn.Delete(ctx, a.Sequence), conn.Delete(ctx, a.Sequence)) // gone is no error
 		})
 	}()
-	seen := map[uint64]bool{}
+	seen, attempts := map[uint64]bool{}, 0
 	for range 3 {
 		a := <-got
+		attempts += a.Attempt
 		if a.Model != "echo" || a.Priority != broker.Std || a.Deliveries != 2 || a.At.IsZero() || seen[a.Sequence] {
 			t.Errorf("advisory %+v", a)
 		}
 		seen[a.Sequence] = true
+	}
+	if attempts != 4 { // one of them was handed on twice
+		t.Errorf("%d attempts to handle three advisories, one of which failed", attempts)
 	}
 	js, err := conn.NATS().JetStream()
 	if err != nil {
@@ -370,5 +374,27 @@ func TestEnsureKeepsWhatIsThere(t *testing.T) {
 	}
 	if _, err := js.StreamInfo("INFER_OUT"); !errors.Is(err, nats.ErrStreamNotFound) {
 		t.Errorf("stream of frames: %v", err)
+	}
+}
+
+// TestPublishersWordDoesNotCount publishes a record that has the headers which the
+// server adds to what it reads back.
+func TestPublishersWordDoesNotCount(t *testing.T) {
+	t.Parallel()
+	_, conn := ensured(t, broker.Config{})
+	const id = "abcdefgh"
+	m := nats.NewMsg("infer.final.me." + id)
+	m.Data = []byte("{}")
+	for name, value := range map[string]string{
+		broker.HeaderLease: "w/1/2", broker.HeaderRequest: "0000000000000003", broker.HeaderContentType: broker.TypeJSON,
+		"Nats-Subject": "infer.final.you.other001", "Nats-Sequence": "no number", "Nats-Time-Stamp": "now", "Nats-Stream": "OTHER",
+	} {
+		m.Header[name] = []string{value}
+	}
+	if _, err := conn.NATS().RequestMsg(m, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := conn.Final(t.Context(), "me", id); err != nil || got.Client != "me" || got.ID != id || got.Worker != "w" {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

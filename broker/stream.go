@@ -225,8 +225,9 @@ func (s *Stream) receive(m *nats.Msg) {
 
 // receipt takes the server's answer to the request's publication.
 func (s *Stream) receipt(e *Error, r stored) {
-	if r.duplicate && s.onceOnly() {
-		e = badRequest("id %s: in use by another request", s.id)
+	doubt := r.duplicate && !s.onceOnly()
+	if r.duplicate && !doubt {
+		e = inUse(s.id)
 	}
 	s.heard("")
 	if e != nil {
@@ -234,8 +235,11 @@ func (s *Stream) receipt(e *Error, r stored) {
 		return
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.stored = r.sequence
-	s.mu.Unlock()
+	if s.guard.doubt = doubt && !s.ended; doubt && !s.ended {
+		s.guard.timer.Reset(0) // the workers can tell
+	}
 }
 
 func (s *Stream) refusal(e *Error) Frame { return Frame{Type: FrameError, ID: s.id, Error: e} }

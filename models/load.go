@@ -130,6 +130,9 @@ func load(fsys fs.FS, name string) (*Model, error) {
 	if len(c.Version) > maxTextBytes || len(c.Task) > maxTextBytes {
 		return nil, &ConfigError{File: configFile, Field: "version, task", Err: fmt.Errorf("at most %d bytes wanted", maxTextBytes)}
 	}
+	if strings.ContainsFunc(c.Version, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return nil, &ConfigError{File: configFile, Field: "version", Err: fmt.Errorf("%+q, printable ASCII wanted: requests and letters have it in a header", c.Version)}
+	}
 	weights, err := c.weights()
 	if err != nil {
 		return nil, err

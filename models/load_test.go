@@ -60,6 +60,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"unknown family", set(map[string]any{"model_type": "gpt"}), `config.json: model_type: "gpt", one of rnn_lm, rnn_seq2seq, rnn_classifier, tree_lstm wanted`},
 		{"size out of bounds", set(map[string]any{"num_layers": 99, "embedding_size": -1}), "num_layers: 99, 1 to 16 wanted\nembedding_size: -1, 1 to 8192 wanted"},
 		{"long version", set(map[string]any{"version": strings.Repeat("1", 65)}), "version, task: at most 64 bytes wanted"},
+		{"version that is no header", set(map[string]any{"version": "1\n"}), `version: "1\n", printable ASCII wanted`},
 		{"no tokenizer", set(map[string]any{"tokenizer": nil}), "source_tokenizer: missing"},
 		{"no target tokenizer", set(map[string]any{"tokenizer": nil, "source_tokenizer": "ids"}), "target_tokenizer: missing"},
 		{"unknown tokenizer", set(map[string]any{"tokenizer": "bpe"}), `source_tokenizer: type "bpe"`},

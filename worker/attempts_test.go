@@ -1,8 +1,10 @@
 package worker_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -56,9 +58,7 @@ func TestHandBacksAreFree(t *testing.T) {
 	}
 	queued(t, nc, 0)
 	eventually(t, "each has one stored final", func() bool { return messages(t, nc, "INFER_FINAL") == requests })
-	if n := messages(t, nc, "INFER_STATE"); n != requests {
-		t.Errorf("%d states", n)
-	}
+	eventually(t, "no state outlives its answer", func() bool { return states(t, nc) == 0 })
 }
 
 // fail takes requests of a queue as a worker that dies with them, so many times.
@@ -73,6 +73,28 @@ func fail(t *testing.T, nc *nats.Conn, model string, times int) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// states counts the states of requests.
+func states(t *testing.T, nc *nats.Conn) int {
+	t.Helper()
+	m, err := nc.Request("$JS.API.STREAM.INFO.INFER_STATE", []byte(`{"subjects_filter": "infer.state.*.*"}`), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer struct {
+		State struct{ Subjects map[string]int }
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for subject := range answer.State.Subjects {
+		if !strings.HasSuffix(subject, "._probe") {
+			n++
+		}
+	}
+	return n
 }
 
 // messages counts what is in a stream.
@@ -149,7 +171,10 @@ func TestNoLetterForTheClientsFault(t *testing.T) {
 		}
 	}
 	queued(t, nc, 0)
-	for _, stream := range []string{"INFER_FINAL", "INFER_DLQ", "INFER_STATE"} {
+	if n := states(t, nc); n != 0 {
+		t.Errorf("%d states", n)
+	}
+	for _, stream := range []string{"INFER_FINAL", "INFER_DLQ"} {
 		if n := messages(t, nc, stream); n != 0 {
 			t.Errorf("%d messages in %s", n, stream)
 		}

@@ -7,17 +7,6 @@ import (
 	"github.com/cellmq/cellmq/broker"
 )
 
-const (
-	// maxRemembered bounds the ids of finished requests, and separately the
-	// tombstones, that a worker keeps.
-	maxRemembered = 16384
-	// tombstoneLife is how long a cancellation waits for its request.
-	tombstoneLife = 5 * time.Minute
-)
-
-// requestKey names a request: ids are unique per client.
-type requestKey struct{ client, id string }
-
 // table knows the runs of this worker and, for a while, what became of others.
 // It is safe for concurrent use.
 type table struct {
@@ -25,8 +14,8 @@ type table struct {
 	runs       map[*run]struct{}
 	byKey      map[requestKey][]*run // an id may run twice on the core path
 	byStream   map[*broker.TokenStream]*run
-	finished   recentKeys
-	tombstones recentKeys
+	finished   *shares[requestKey, struct{}]
+	tombstones *shares[requestKey, struct{}]
 	idle       chan struct{} // closed while no run is there
 }
 
@@ -35,8 +24,8 @@ func newTable() *table {
 		runs:       map[*run]struct{}{},
 		byKey:      map[requestKey][]*run{},
 		byStream:   map[*broker.TokenStream]*run{},
-		finished:   recentKeys{limit: maxRemembered, life: tombstoneLife, added: map[requestKey]time.Time{}},
-		tombstones: recentKeys{limit: maxRemembered, life: tombstoneLife, added: map[requestKey]time.Time{}},
+		finished:   newShares[requestKey, struct{}](maxRemembered, tombstoneLife),
+		tombstones: newShares[requestKey, struct{}](maxRemembered, tombstoneLife),
 		idle:       make(chan struct{}),
 	}
 	close(t.idle)
@@ -54,7 +43,8 @@ func (t *table) add(r *run, now time.Time) bool {
 	t.runs[r] = struct{}{}
 	t.byKey[r.key()] = append(t.byKey[r.key()], r)
 	t.byStream[r.stream] = r
-	return !t.tombstones.has(r.key(), now)
+	_, cancelled := t.tombstones.get(r.key(), now)
+	return !cancelled
 }
 
 // remove takes a run out, if it is there. A finished one is remembered.
@@ -62,7 +52,7 @@ func (t *table) remove(r *run, finished bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if finished {
-		t.finished.add(r.key(), now)
+		t.finished.add(r.key().clone(), struct{}{}, now)
 	}
 	if _, ok := t.runs[r]; !ok {
 		return
@@ -95,10 +85,10 @@ func (t *table) find(key requestKey, now time.Time) ([]*run, broker.CancelState)
 	if rs := t.byKey[key]; len(rs) > 0 {
 		return append([]*run(nil), rs...), broker.CancelRunning
 	}
-	if t.finished.has(key, now) {
+	if _, ok := t.finished.get(key, now); ok {
 		return nil, broker.CancelFinished
 	}
-	t.tombstones.add(key, now)
+	t.tombstones.add(key.clone(), struct{}{}, now)
 	return nil, broker.CancelUnknown
 }
 
@@ -106,7 +96,7 @@ func (t *table) find(key requestKey, now time.Time) ([]*run, broker.CancelState)
 func (t *table) await(key requestKey, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tombstones.add(key, now)
+	t.tombstones.add(key.clone(), struct{}{}, now)
 }
 
 // ofStream returns the run that a token stream belongs to, or nil.
@@ -139,33 +129,4 @@ func (t *table) empty() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.idle
-}
-
-// recentKeys remembers the last limit keys for as long as their life.
-type recentKeys struct {
-	limit int
-	life  time.Duration
-	added map[requestKey]time.Time
-	order []requestKey // ring, oldest at next once it is full
-	next  int
-}
-
-func (k *recentKeys) add(key requestKey, now time.Time) {
-	if _, ok := k.added[key]; ok {
-		k.added[key] = now
-		return
-	}
-	if len(k.order) < k.limit {
-		k.order = append(k.order, key)
-	} else {
-		delete(k.added, k.order[k.next])
-		k.order[k.next] = key
-		k.next = (k.next + 1) % k.limit
-	}
-	k.added[key] = now
-}
-
-func (k *recentKeys) has(key requestKey, now time.Time) bool {
-	at, ok := k.added[key]
-	return ok && now.Sub(at) < k.life
 }

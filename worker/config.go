@@ -76,6 +76,7 @@ type LimitConfig struct {
 	MaxQueued          int           `split_words:"true" desc:"Requests that may wait in the broker; more are refused as busy."`
 	MaxQueuedPerClient int           `split_words:"true" desc:"Requests that one client may have waiting for one model at one priority; more are refused with quota_exceeded."`
 	MaxAttempts        int           `split_words:"true" desc:"Times that workers may begin a durable request and not finish it; after that it ends with attempts_exhausted and a dead letter. What a draining worker hands back, or one that lost its connection, does not count."`
+	StoreBytes         int           `split_words:"true" desc:"Bytes that the stream of finals may take, and the stream of states too. The oldest records give way when there are more. See docs/operations.md for how much a rate of requests takes."`
 	MaxQueuedAge       time.Duration `split_words:"true" desc:"How long a request may wait in the broker at most, whatever its deadline."`
 }
 
@@ -116,6 +117,7 @@ func DefaultConfig() Config {
 			MaxQueuedPerClient: 4096,
 			MaxAttempts:        5,
 			MaxQueuedAge:       15 * time.Minute,
+			StoreBytes:         64 << 20,
 		},
 		ObserveConfig: ObserveConfig{
 			AdminAddress: "127.0.0.1:9464",
@@ -250,6 +252,7 @@ func (c LimitConfig) validate(v *violations) {
 	v.between("MAX_QUEUED", c.MaxQueued, 1, 1<<30)
 	v.between("MAX_QUEUED_PER_CLIENT", c.MaxQueuedPerClient, 1, 1<<30)
 	v.between("MAX_ATTEMPTS", c.MaxAttempts, 1, 1<<16)
+	v.between("STORE_BYTES", c.StoreBytes, 1<<20, 1<<31-1)
 	v.span("MAX_QUEUED_AGE", c.MaxQueuedAge, time.Second, 30*24*time.Hour)
 }
 

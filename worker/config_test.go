@@ -61,6 +61,7 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 		{"payload", func(c *worker.Config) { c.MaxPayload = 1 }, []string{"CELLMQ_MAX_PAYLOAD is 1"}},
 		{"queue", func(c *worker.Config) { c.MaxQueued = 0 }, []string{"CELLMQ_MAX_QUEUED is 0"}},
 		{"quota", func(c *worker.Config) { c.MaxQueuedPerClient = 0 }, []string{"CELLMQ_MAX_QUEUED_PER_CLIENT is 0"}},
+		{"stores", func(c *worker.Config) { c.StoreBytes = 1 << 19 }, []string{"CELLMQ_STORE_BYTES is 524288"}},
 		{"age", func(c *worker.Config) { c.MaxQueuedAge = 0 }, []string{"CELLMQ_MAX_QUEUED_AGE is 0s"}},
 		{"attempts", func(c *worker.Config) { c.MaxAttempts = 0 }, []string{"CELLMQ_MAX_ATTEMPTS is 0"}},
 		{"admin", func(c *worker.Config) { c.AdminAddress = "nonsense" }, []string{"CELLMQ_ADMIN_ADDRESS is nonsense"}},

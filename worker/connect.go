@@ -23,8 +23,17 @@ func (w *Worker) connect(ctx context.Context) (disconnect func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	shutdown := func() {
-		if owned {
+	shutdown := func() {}
+	if owned {
+		tending, stop := context.WithCancel(context.WithoutCancel(ctx))
+		tended := make(chan struct{})
+		go func() {
+			defer close(tended)
+			server.Tend(tending)
+		}()
+		shutdown = func() {
+			stop()
+			<-tended
 			server.Shutdown()
 		}
 	}
@@ -91,8 +100,17 @@ func (w *Worker) brokerConfig(server *broker.Server, options []nats.Option) brok
 			Replicas:    w.cfg.Replicas,
 			MaxMessages: int64(w.cfg.MaxQueued), MaxPerClient: int64(w.cfg.MaxQueuedPerClient), MaxAge: w.cfg.MaxQueuedAge,
 			MaxDeliver: deliveries(w.cfg.MaxAttempts),
+			Finals:     broker.StoreConfig{MaxBytes: int64(w.cfg.StoreBytes), MaxMessages: finalsIn(int64(w.cfg.StoreBytes))},
+			States:     broker.StoreConfig{MaxBytes: int64(w.cfg.StoreBytes)},
 		},
 	}
+}
+
+// finalsIn is how many finals so many bytes may hold: 200,000 in 64 MiB, which is
+// met before the bytes only if frames have fewer than some 140 bytes each.
+func finalsIn(bytes int64) int64 {
+	const finals, in = 200_000, 64 << 20
+	return max(bytes/in*finals+bytes%in*finals/in, 1)
 }
 
 // servedModels describes the models for discovery, in the order of their names.

@@ -66,7 +66,10 @@ func (w *Worker) readiness() error {
 	case w.stuck.Load():
 		return errors.New("step loop makes no progress")
 	}
-	return w.conn.Denied()
+	if err := w.conn.Denied(); err != nil {
+		return err
+	}
+	return w.stores.failing()
 }
 
 func (w *Worker) closeQuietly(part string, closePart func() error) {

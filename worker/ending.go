@@ -24,6 +24,11 @@ type ending struct {
 	// code of a frame that is an error.
 	code  broker.Code
 	asked bool // a record is being written
+	// letterBy is when the attempt ends, or the frame is sent, though the letter is
+	// not written; zero before the first try.
+	letterBy time.Time
+	// stored: the frame is the request's one stored final.
+	stored bool
 	// storeBy is when the frame is sent though it is not stored; zero before the
 	// first try.
 	storeBy time.Time
@@ -51,6 +56,10 @@ type word struct {
 	verdict broker.Verdict // of a final
 	err     error          // of another record
 }
+
+// tooLargeText says that an answer fits into no message, or into none that the
+// finals' stream takes.
+const tooLargeText = "the output exceeds the server's payload limit"
 
 // conclude decides how a run ends, and sends what is left of its output.
 func (p *publisher) conclude(r *run, now time.Time) (*ending, error) {
@@ -130,7 +139,7 @@ func (p *publisher) final(r *run, reason broker.FinishReason, now time.Time) (*e
 	frame, err := r.stream.Terminal(&p.frame)
 	switch {
 	case errors.Is(err, broker.ErrFrameTooLarge):
-		return p.failure(r, broker.NewError(broker.CodeInternal, "the output exceeds the server's payload limit"))
+		return p.failure(r, broker.NewError(broker.CodeInternal, tooLargeText))
 	case errors.Is(err, broker.ErrTerminated):
 		return nil, err
 	case err != nil:

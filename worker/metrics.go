@@ -32,6 +32,7 @@ type metrics struct {
 	total        prometheus.Histogram
 	storeWait    prometheus.Histogram
 	letters      *prometheus.CounterVec // code
+	lostLetters  prometheus.Counter
 	fenced       prometheus.Counter
 	excused      prometheus.Counter
 	unstored     prometheus.Counter
@@ -39,6 +40,8 @@ type metrics struct {
 	restored     prometheus.Counter
 	reconciled   prometheus.Counter
 	residue      prometheus.Gauge
+	storeless    prometheus.Gauge
+	short        *prometheus.GaugeVec // stream
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -69,7 +72,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.records(histogram("cellmq_store_wait_seconds", "Time from a final to the server's word that it is stored.", seconds))
 	reg.MustRegister(m.requests, m.refusals, m.redeliveries, m.rows, m.step,
 		m.brokerWait, m.queueWait, m.firstToken, m.total,
-		m.storeWait, m.letters, m.fenced, m.excused, m.unstored, m.checkpoints, m.restored, m.reconciled, m.residue)
+		m.storeWait, m.letters, m.lostLetters, m.fenced, m.excused, m.unstored, m.checkpoints, m.restored, m.reconciled, m.residue,
+		m.storeless, m.short)
 	return m
 }
 
@@ -82,6 +86,7 @@ func (m *metrics) records(storeWait prometheus.Histogram) {
 	m.letters = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cellmq_dead_letters_total", Help: "Dead letters written, by error code.",
 	}, []string{"code"})
+	m.lostLetters = counter("cellmq_lost_letters_total", "Requests that ended without the dead letter they should have left, since the server did not take it.")
 	m.fenced = counter("cellmq_fenced_total", "Runs whose answer was not stored, since another lease had answered.")
 	m.excused = counter("cellmq_excused_attempts_total", "Attempts that ended early and do not count as failures.")
 	m.unstored = counter("cellmq_unstored_finals_total", "Terminal frames that were sent though the server refused to store them.")
@@ -91,6 +96,12 @@ func (m *metrics) records(storeWait prometheus.Histogram) {
 	m.residue = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "cellmq_residue_messages", Help: "Requests in the stream that no consumer will deliver, when this worker looked last.",
 	})
+	m.storeless = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "cellmq_stores_failing", Help: "1 while the server has stored nothing for longer than two ack waits.",
+	})
+	m.short = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "cellmq_store_short_seconds", Help: "How much too early a full stream of records drops them, when this worker looked last.",
+	}, []string{"stream"})
 }
 
 // stepped counts a step.

@@ -19,12 +19,14 @@ type publisher struct {
 	closed   func(r *run, outcome string, now time.Time)
 	session  func() uint64 // counts connections; nil: there is one
 	records  records       // nil: no request is durable
+	attempts int           // that a request may have; the last one ends it without a letter if it must
 
 	takeovers
-	connected uint64 // the connection, in this turn
-	storeless bool   // the last final could not be stored
-	news      []*run
-	live      []*run
+	connected  uint64 // the connection, in this turn
+	storeless  bool   // the last final could not be stored
+	unlettered bool   // the last letter was lost
+	news       []*run
+	live       []*run
 
 	// Scratch of the frame that is being made.
 	frame      broker.Frame
@@ -97,7 +99,7 @@ func (p *publisher) join(r *run, now time.Time) {
 	r.joined = true
 	r.last, r.session = now, p.connected
 	p.live = append(p.live, r)
-	older, err := p.enter(r, p.connected)
+	older, err := p.enter(r, p.connected, now)
 	if older != nil {
 		p.silence(older, errTakenOver)
 	}

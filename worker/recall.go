@@ -58,9 +58,13 @@ func exhausted(failures int) *broker.Error {
 	return broker.NewError(broker.CodeAttemptsExhausted, fmt.Sprintf("%d workers began the request and none finished it", failures))
 }
 
+// spareDeliveries are for hand-backs and lost connections, which are nobody's
+// failure: nothing that works hands a request back so often while it is kept.
+const spareDeliveries = 1024
+
 // deliveries is how often the server delivers a request that may fail so often:
 // well above, so that a worker gives it up, who can tell its client.
-func deliveries(attempts int) int { return 8*attempts + 64 }
+func deliveries(attempts int) int { return 8*attempts + spareDeliveries }
 
 // undelivered answers a request that the server delivers no more, after so many
 // attempts and excused ones of these.

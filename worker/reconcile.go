@@ -14,6 +14,9 @@ import (
 // to be stored: longer than an election.
 const deadWait = 15 * time.Second
 
+// deadLetterWait bounds how long its letter may take to be written.
+const deadLetterWait = 8 * time.Second
+
 // reconcile ends the requests that the server delivers no more, until ctx ends.
 // All workers share them.
 func (w *Worker) reconcile(ctx context.Context) {
@@ -25,7 +28,7 @@ func (w *Worker) reconcile(ctx context.Context) {
 		if err != nil {
 			return err
 		}
-		return w.bury(ctx, d, int(a.Deliveries))
+		return w.bury(ctx, d, int(a.Deliveries), a.Attempt)
 	})
 	if err != nil {
 		w.log.LogAttrs(ctx, slog.LevelError, "advisories not read", slog.Any("error", err))
@@ -33,11 +36,13 @@ func (w *Worker) reconcile(ctx context.Context) {
 }
 
 // bury ends a request that nobody will run: with the answer that it had, or else
-// with a dead letter and an error. Every step of it may be done twice.
-func (w *Worker) bury(ctx context.Context, d *broker.Delivery, attempts int) error {
+// with a dead letter and an error. Every step of it may be done twice. Try counts
+// the tries to bury it, from 1: the letter may be lost at the last one of as many
+// as the request had attempts.
+func (w *Worker) bury(ctx context.Context, d *broker.Delivery, attempts, try int) error {
 	stream := w.frames.Stream(d)
 	defer stream.Abandon() // no harm after a terminal frame
-	if err := w.answerDead(ctx, d, stream, attempts); err != nil {
+	if err := w.answerDead(ctx, d, stream, attempts, try); err != nil {
 		return err
 	}
 	if err := w.conn.Delete(ctx, d.Request.Sequence); err != nil {
@@ -50,7 +55,7 @@ func (w *Worker) bury(ctx context.Context, d *broker.Delivery, attempts int) err
 }
 
 // answerDead tells the client of a request that nobody will run.
-func (w *Worker) answerDead(ctx context.Context, d *broker.Delivery, stream *broker.TokenStream, attempts int) error {
+func (w *Worker) answerDead(ctx context.Context, d *broker.Delivery, stream *broker.TokenStream, attempts, try int) error {
 	r := d.Request
 	switch {
 	case r.Reply == "":
@@ -75,14 +80,11 @@ func (w *Worker) answerDead(ctx context.Context, d *broker.Delivery, stream *bro
 		return err
 	}
 	l := broker.NewLetter(r)
-	l.Worker, l.Code, l.Attempts, l.Excused, l.Terminal = w.cfg.Name, broker.CodeAttemptsExhausted, attempts, excused, frame.Frame
-	if s := w.served[r.Model]; s != nil {
-		l.Digest = s.model.Digest()
-	}
-	if err := w.conn.WriteLetter(ctx, l); err != nil {
+	l.Code, l.Attempts, l.Excused, l.Terminal = broker.CodeAttemptsExhausted, attempts, excused, frame.Frame
+	w.signLetter(l, nil)
+	if err := w.writeDeadLetter(ctx, d, l, try); err != nil {
 		return err
 	}
-	w.metrics.letters.WithLabelValues(string(l.Code)).Inc()
 	verdict, err := w.storeDead(ctx, d, frame.Frame)
 	switch {
 	case err != nil:
@@ -93,6 +95,24 @@ func (w *Worker) answerDead(ctx context.Context, d *broker.Delivery, stream *bro
 		return stream.Fail(idInUse(), r.Params.Meta)
 	}
 	return stream.Replay(verdict.Other.Frame)
+}
+
+// writeDeadLetter writes the letter of a request that nobody will run. At the last
+// try one that cannot be written while there is a connection is lost, and the
+// client is answered all the same.
+func (w *Worker) writeDeadLetter(ctx context.Context, d *broker.Delivery, l *broker.Letter, try int) error {
+	writing, cancel := context.WithTimeout(ctx, deadLetterWait)
+	defer cancel()
+	err := w.conn.WriteLetter(writing, l)
+	switch {
+	case err == nil:
+		w.metrics.letters.WithLabelValues(string(l.Code)).Inc()
+	case try < w.cfg.MaxAttempts, ctx.Err() != nil, !w.conn.Connected():
+		return err
+	default:
+		w.lostLetter(d.Request, err)
+	}
+	return nil
 }
 
 // storeDead stores a final and waits for the verdict. One that cannot be stored

@@ -45,23 +45,53 @@ func (a *archive) store(r *run, until time.Time) error {
 func (a *archive) letter(r *run) {
 	w := a.worker
 	l := broker.NewLetter(r.req)
-	l.Worker, l.Code, l.Attempts, l.Excused = w.cfg.Name, r.end.code, r.attempt, r.excused
+	l.Code, l.Attempts, l.Excused = r.end.code, r.attempt, r.excused
 	l.Terminal, l.Tokens = r.end.frame.Frame, r.ids
 	if l.Code == broker.CodeAttemptsExhausted {
 		l.Attempts-- // this one did not begin
 	}
-	if s := w.served[r.req.Model]; s != nil { // also of a run that was refused before it had its model
-		l.Digest = s.model.Digest()
+	w.signLetter(l, r.served)
+	limit := time.Until(r.delivery.Lease.Deadline())
+	if end := r.end.letterBy; !end.IsZero() {
+		limit = min(limit, time.Until(end))
 	}
-	w.tasks.begin(max(time.Until(r.delivery.Lease.Deadline()), closeRetry), func(ctx context.Context) {
+	w.tasks.begin(max(limit, closeRetry), func(ctx context.Context) {
 		err := w.conn.WriteLetter(ctx, l)
-		if err != nil {
-			w.log.LogAttrs(ctx, slog.LevelWarn, "dead letter not written", slog.String("request_id", r.req.ID), slog.Any("error", err))
-		} else {
+		if err == nil {
 			w.metrics.letters.WithLabelValues(string(l.Code)).Inc()
 		}
 		w.outbox.tell(r, word{err: err})
 	})
+}
+
+// unwritten implements [records].
+func (a *archive) unwritten(r *run, err error) {
+	a.worker.log.LogAttrs(context.Background(), slog.LevelWarn, "dead letter not written, the request comes again",
+		slog.String("request_id", r.req.ID), slog.String("model", r.req.Model), slog.Int("attempt", r.attempt), slog.Any("error", err))
+}
+
+// lost implements [records].
+func (a *archive) lost(r *run, err error) { a.worker.lostLetter(r.req, err) }
+
+// lostLetter reports a dead letter that is given up. The request's message is
+// about to go; what is said here is all that is left.
+func (w *Worker) lostLetter(r *broker.Request, err error) {
+	w.metrics.lostLetters.Inc()
+	w.log.LogAttrs(context.Background(), slog.LevelError, "dead letter lost", slog.String("request_id", r.ID), slog.String("model", r.Model),
+		slog.String("subject", r.Raw.Subject), slog.Uint64("sequence", r.Sequence), slog.Any("error", err))
+}
+
+// signLetter says in a letter which worker gave up, and with which model: that of
+// the run, or without one, as of a run that was refused before, the one that is
+// served here.
+func (w *Worker) signLetter(l *broker.Letter, s *served) {
+	l.Worker = w.cfg.Name
+	if s == nil {
+		s = w.served[l.Model]
+	}
+	if s != nil {
+		l.Digest, l.Version = s.model.Digest(), s.model.Version()
+	}
 }
 
 // excuse implements [records].
@@ -93,6 +123,17 @@ func (a *archive) checkpoint(r *run) {
 		return // the next one is further
 	}
 	a.worker.metrics.checkpoints.Inc()
+}
+
+// forget implements [records]: an empty record takes the place of the checkpoint
+// and is gone in a second. It is sent behind all checkpoints of this worker, on the
+// same connection.
+func (a *archive) forget(r *run) {
+	s := &broker.State{Client: r.req.Client, ID: r.req.ID, Request: r.req.Hash}
+	if err := a.worker.conn.SaveStateAsync(s, time.Second); err != nil {
+		a.worker.log.LogAttrs(context.Background(), slog.LevelDebug, "checkpoint not dropped",
+			slog.String("request_id", r.req.ID), slog.Any("error", err)) // it expires
+	}
 }
 
 // stateOf is what is known of a run, and where it can go on.

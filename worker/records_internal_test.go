@@ -2,7 +2,9 @@ package worker
 
 import (
 	"errors"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,11 +21,14 @@ type ledger struct {
 	letters  []error
 	silent   bool // no answer comes
 
-	wrote   []string
-	finals  [][]byte
-	apology int
-	losses  int
-	bare    int
+	wrote     []string
+	finals    [][]byte
+	apology   int
+	losses    int
+	bare      int
+	later     int // letters left to another attempt
+	gone      int // letters given up
+	forgotten int
 }
 
 func (l *ledger) store(r *run, _ time.Time) error {
@@ -56,10 +61,13 @@ func (l *ledger) excuse(r *run) {
 	l.outbox.tell(r, word{})
 }
 
-func (l *ledger) checkpoint(*run)      { l.wrote = append(l.wrote, "checkpoint") }
-func (l *ledger) apologize(*run)       { l.apology++ }
-func (l *ledger) fenced()              { l.losses++ }
-func (l *ledger) unstored(*run, error) { l.bare++ }
+func (l *ledger) checkpoint(*run)       { l.wrote = append(l.wrote, "checkpoint") }
+func (l *ledger) apologize(*run)        { l.apology++ }
+func (l *ledger) fenced()               { l.losses++ }
+func (l *ledger) unstored(*run, error)  { l.bare++ }
+func (l *ledger) unwritten(*run, error) { l.later++ }
+func (l *ledger) lost(*run, error)      { l.gone++ }
+func (l *ledger) forget(*run)           { l.forgotten++ }
 
 // durableDesk is a desk whose run is durable and joined.
 func durableDesk(tb testing.TB, l *ledger) *desk {
@@ -106,30 +114,38 @@ func TestVerdictsDecide(t *testing.T) {
 	cases := []struct {
 		name    string
 		end     cellrt.Result
+		attempt int // of two, if it matters
 		ledger  ledger
 		wrote   []string
 		frame   string // type and text or code
 		outcome string
 		settled bool
 	}{
-		{"mine", stopped, ledger{}, []string{"final"}, "final ", "stop", true},
-		{"another's", stopped, ledger{verdicts: []broker.Verdict{{Other: otherFinal(t, 7)}}}, []string{"final"}, "final other", outcomeReplayed, true},
-		{"of another request", stopped, ledger{verdicts: []broker.Verdict{{Other: otherFinal(t, 8)}}}, []string{"final"}, "error bad_request", "bad_request", true},
-		{"no verdict, then mine", stopped, ledger{verdicts: verdict(broker.ErrNoVerdict, nil)}, []string{"final", "final"}, "final ", "stop", true},
-		{"full, then mine", stopped, ledger{verdicts: verdict(broker.ErrStoreFull, broker.ErrStoreFull, nil)}, []string{"final", "final", "final"}, "final ", "stop", true},
-		{"never a verdict", stopped, ledger{verdicts: verdict(broker.ErrNoVerdict)}, nil, "final ", "stop", true},
-		{"always full", stopped, ledger{verdicts: verdict(broker.ErrStoreFull)}, nil, "final ", "stop", true},
-		{"refused for good", stopped, ledger{verdicts: verdict(refused)}, []string{"final"}, "final ", "stop", true},
-		{"closed", stopped, ledger{verdicts: verdict(broker.ErrClosed)}, nil, "heartbeat ", outcomeUnsent, false},
-		{"dead letter", numerical, ledger{}, []string{"letter", "final"}, "error numerical_error", "numerical_error", true},
-		{"dead letter late", numerical, ledger{letters: []error{refused, nil}}, []string{"letter", "letter", "final"}, "error numerical_error", "numerical_error", true},
-		{"no dead letter", numerical, ledger{letters: []error{refused}}, nil, "heartbeat ", outcomeUnsent, false},
-		{"cancelled", cellrt.Result{Done: true, Err: errCancelled}, ledger{}, []string{"final"}, "final ", "cancelled", true},
+		{"mine", stopped, 1, ledger{}, []string{"final"}, "final ", "stop", true},
+		{"another's", stopped, 1, ledger{verdicts: []broker.Verdict{{Other: otherFinal(t, 7)}}}, []string{"final"}, "final other", outcomeReplayed, true},
+		{"of another request", stopped, 1, ledger{verdicts: []broker.Verdict{{Other: otherFinal(t, 8)}}}, []string{"final"}, "error bad_request", "bad_request", true},
+		{"no verdict, then mine", stopped, 1, ledger{verdicts: verdict(broker.ErrNoVerdict, nil)}, []string{"final", "final"}, "final ", "stop", true},
+		{"full, then mine", stopped, 1, ledger{verdicts: verdict(broker.ErrStoreFull, broker.ErrStoreFull, nil)}, []string{"final", "final", "final"}, "final ", "stop", true},
+		{"never a verdict", stopped, 1, ledger{verdicts: verdict(broker.ErrNoVerdict)}, nil, "final ", "stop", true},
+		{"always full", stopped, 1, ledger{verdicts: verdict(broker.ErrStoreFull)}, nil, "final ", "stop", true},
+		{"refused for good", stopped, 1, ledger{verdicts: verdict(refused)}, []string{"final"}, "final ", "stop", true},
+		{"too large", stopped, 1, ledger{verdicts: verdict(broker.ErrFrameTooLarge, nil)}, []string{"final", "letter", "final"}, "error internal", "internal", true},
+		{"an error too large", numerical, 1, ledger{verdicts: verdict(broker.ErrFrameTooLarge)}, []string{"letter", "final"}, "error numerical_error", "numerical_error", true},
+		{"closed", stopped, 1, ledger{verdicts: verdict(broker.ErrClosed)}, nil, "heartbeat ", outcomeUnsent, false},
+		{"dead letter", numerical, 1, ledger{}, []string{"letter", "final"}, "error numerical_error", "numerical_error", true},
+		{"dead letter late", numerical, 1, ledger{letters: []error{refused, nil}}, []string{"letter", "letter", "final"}, "error numerical_error", "numerical_error", true},
+		{"no dead letter", numerical, 1, ledger{letters: []error{refused}}, nil, "heartbeat ", outcomeUnsent, false},
+		{"no dead letter at the last attempt", numerical, 2, ledger{letters: []error{refused}}, nil, "error numerical_error", "numerical_error", true},
+		{"dead letter late at the last attempt", numerical, 2, ledger{letters: []error{refused, nil}}, []string{"letter", "letter", "final"}, "error numerical_error", "numerical_error", true},
+		{"no dead letter, closed", numerical, 2, ledger{letters: []error{broker.ErrClosed}}, nil, "heartbeat ", outcomeUnsent, false},
+		{"no dead letter and no final", numerical, 2, ledger{letters: []error{refused}, verdicts: verdict(refused)}, nil, "error numerical_error", "numerical_error", true},
+		{"cancelled", cellrt.Result{Done: true, Err: errCancelled}, 1, ledger{}, []string{"final"}, "final ", "cancelled", true},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			d := durableDesk(t, &tc.ledger)
+			d.publisher.attempts, d.run.attempt = 2, tc.attempt
 			d.emit(tc.end)
 			now := time.Now()
 			for turn := 0; len(d.outcomes) == 0 && turn < 100; turn++ {
@@ -158,10 +174,100 @@ func TestVerdictsDecide(t *testing.T) {
 			if got != tc.frame {
 				t.Errorf("frame %q, want %q", got, tc.frame)
 			}
+			later, lost := 0, 0
+			if unwritten := strings.HasPrefix(tc.name, "no dead letter"); unwritten && tc.settled {
+				lost = 1
+			} else if unwritten {
+				later = 1
+			}
+			if tc.ledger.later != later || tc.ledger.gone != lost {
+				t.Errorf("%d letters left to another attempt, %d lost", tc.ledger.later, tc.ledger.gone)
+			}
 			for _, b := range tc.ledger.finals {
-				if string(b) != string(tc.ledger.finals[0]) {
+				if tc.name != "too large" && string(b) != string(tc.ledger.finals[0]) {
 					t.Errorf("stored %s, then %s", tc.ledger.finals[0], b)
 				}
+			}
+		})
+	}
+}
+
+// TestLastAttempt says which attempt answers without a letter, and for how long a
+// letter is tried: longer where it would be lost, less once one was, and as long
+// as it takes while there is no connection.
+func TestLastAttempt(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused")
+	for _, tc := range []struct {
+		name                      string
+		attempt, excused, bound   int
+		unlettered, cutOff        bool
+		unsentBefore, endedBefore time.Duration
+		outcome                   string
+	}{
+		{"first of five", 1, 0, 5, false, false, 900 * time.Millisecond, 1200 * time.Millisecond, outcomeUnsent},
+		{"last of five", 5, 0, 5, false, false, 2900 * time.Millisecond, 3200 * time.Millisecond, "numerical_error"},
+		{"the only one", 1, 0, 1, false, false, 2900 * time.Millisecond, 3200 * time.Millisecond, "numerical_error"},
+		{"with excuses", 5, 1, 5, false, false, 900 * time.Millisecond, 1200 * time.Millisecond, outcomeUnsent},
+		{"beyond the last", 9, 1, 5, false, false, 2900 * time.Millisecond, 3200 * time.Millisecond, "numerical_error"},
+		{"last, after a loss", 5, 0, 5, true, false, 200 * time.Millisecond, 450 * time.Millisecond, "numerical_error"},
+		{"first, after a loss", 1, 0, 5, true, false, 200 * time.Millisecond, 450 * time.Millisecond, outcomeUnsent},
+		{"last, cut off", 5, 0, 5, true, true, 20 * time.Second, 0, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			l := &ledger{letters: []error{refused}}
+			d := durableDesk(t, l)
+			d.publisher.attempts, d.publisher.unlettered = tc.bound, tc.unlettered
+			d.run.attempt, d.run.excused = tc.attempt, tc.excused
+			d.run.cutOff.Store(tc.cutOff)
+			d.emit(cellrt.Result{Done: true, Err: cellrt.ErrNumerical})
+			begin := time.Now()
+			for at := time.Duration(0); at <= max(tc.unsentBefore, tc.endedBefore); at += 50 * time.Millisecond {
+				d.publisher.turn(begin.Add(at))
+				if at < tc.unsentBefore && len(d.outcomes) > 0 {
+					t.Fatalf("%v after %v", d.outcomes, at)
+				}
+			}
+			if tc.outcome != "" && !slices.Equal(d.outcomes, []string{tc.outcome}) {
+				t.Errorf("outcomes %v", d.outcomes)
+			}
+			if lost := tc.outcome == "numerical_error"; (l.gone == 1) != lost || lost && !d.publisher.unlettered {
+				t.Errorf("%d letters lost, noted %v", l.gone, d.publisher.unlettered)
+			}
+		})
+	}
+}
+
+// TestEndThatCannotBeEncoded has the client's own part of the terminal frame be
+// something that the request's encoding has no word for: the frame is an error
+// without it, it is what is stored, and the place is free.
+func TestEndThatCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	meta, err := broker.NewMeta(map[string]any{"ratio": math.NaN()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for code, end := range map[broker.Code]cellrt.Result{
+		broker.CodeInternal:       {Done: true, Reason: cellrt.Stopped},
+		broker.CodeNumericalError: {Done: true, Err: cellrt.ErrNumerical},
+	} {
+		t.Run(string(code), func(t *testing.T) {
+			t.Parallel()
+			l := &ledger{}
+			d := durableDesk(t, l)
+			d.run.req.Encoding, d.run.req.Params.Meta = broker.JSON, meta
+			d.emit(end)
+			for range 4 { // steps
+				d.publisher.turn(time.Now())
+			}
+			frames := d.frames(t)
+			last := frames[len(frames)-1]
+			if e := last.Error; e == nil || e.Code != code || len(last.Meta) > 0 {
+				t.Errorf("frames %v, the last is %+v", describe(frames), last)
+			}
+			if !slices.Equal(l.wrote, []string{"letter", "final"}) || !slices.Equal(d.outcomes, []string{string(code)}) || len(d.publisher.live) != 0 {
+				t.Errorf("wrote %v, outcomes %v, %d live", l.wrote, d.outcomes, len(d.publisher.live))
 			}
 		})
 	}

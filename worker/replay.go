@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
 	"slices"
 	"strings"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/cellrt"
@@ -73,20 +69,36 @@ func ReplayModel(l *broker.Letter, cfg ServeConfig) (*models.Model, error) {
 	return found[0], sameModel(l, found[0])
 }
 
-// sameModel compares a model with all that a letter says of it. A letter of a
-// worker that did not serve the model says nothing.
+// sameModel compares a model with all that a letter says of it: the digest, and
+// the version, which has the weight type in it. What a letter does not say, as
+// one of a worker that did not serve the model, is not compared.
 func sameModel(l *broker.Letter, m *models.Model) error {
-	if l.Digest != "" && l.Digest != m.Digest() {
+	version := letterVersion(l)
+	files, weights := l.Digest == "" || l.Digest == m.Digest(), version == "" || version == m.Version()
+	switch {
+	case files && weights:
+		return nil
+	case !files && !weights:
+		return fmt.Errorf("%w: %s has version %s and digest %.12s, the letter's has %.64q and %.12q", ErrOtherModel, m.Name(), m.Version(), m.Digest(), version, l.Digest)
+	case !files:
 		return fmt.Errorf("%w: %s has digest %.12s, the letter's has %.12q", ErrOtherModel, m.Name(), m.Digest(), l.Digest)
+	case l.Digest != "":
+		return fmt.Errorf("%w: %s has version %s, the letter's has %.64q: the files are the same, so the weight types differ, which %s_WEIGHTS chooses",
+			ErrOtherModel, m.Name(), m.Version(), version, EnvPrefix)
 	}
-	version := headerOf(l, broker.HeaderVersion)
+	return fmt.Errorf("%w: %s has version %s, the letter's has %.64q", ErrOtherModel, m.Name(), m.Version(), version)
+}
+
+// letterVersion is the version of a letter's model: what the letter says of it,
+// else what its final says, else what the request asked for.
+func letterVersion(l *broker.Letter) string {
+	if l.Version != "" {
+		return l.Version
+	}
 	if f, err := broker.DecodeFrame(l.Terminal); err == nil && f.Version != "" {
-		version = f.Version
+		return f.Version
 	}
-	if version != "" && version != m.Version() {
-		return fmt.Errorf("%w: %s has version %s, the letter's has %.64q", ErrOtherModel, m.Name(), m.Version(), version)
-	}
-	return nil
+	return headerOf(l, broker.HeaderVersion)
 }
 
 // Replay runs the request of a dead letter again, alone: one executor, one row in
@@ -103,20 +115,18 @@ func Replay(ctx context.Context, l *broker.Letter, found []*models.Model, step f
 	}
 	m := found[i]
 	report := ReplayReport{Version: m.Version(), Digest: m.Digest(), Missing: slices.Clone(l.Truncated)}
-	req, err := LetterRequest(ctx, l)
+	req, err := l.Request()
 	var refusal *broker.Error
 	if err != nil && !errors.As(err, &refusal) {
-		return report, fmt.Errorf("replay: %w", err)
+		return report, fmt.Errorf("replay: %w: %w", ErrNoReplay, err)
 	}
 	if refusal != nil {
 		report.Replayed = broker.Frame{Type: broker.FrameError, Error: refusal}
 	} else if err := report.run(ctx, m, req, step); err != nil {
 		return report, fmt.Errorf("replay: %w", err)
 	}
-	if req != nil {
-		if err := report.encoded(req.Encoding); err != nil {
-			return report, fmt.Errorf("replay: %w", err)
-		}
+	if err := report.encoded(req.Encoding); err != nil {
+		return report, fmt.Errorf("replay: %w", err)
 	}
 	report.compare(l)
 	return report, nil
@@ -295,63 +305,4 @@ func headerOf(l *broker.Letter, name string) string {
 		}
 	}
 	return ""
-}
-
-// LetterRequest decodes the request of a letter as a worker does that gets it
-// from the queue: it puts it into a queue of its own, on a server without a
-// listener in a temporary directory. A request that is refused is a
-// [*broker.Error], and what could be read of it comes along. Of the headers only
-// those count that the output depends on.
-func LetterRequest(ctx context.Context, l *broker.Letter) (_ *broker.Request, err error) {
-	if slices.Contains(l.Truncated, "payload") {
-		return nil, fmt.Errorf("%w: its payload did not fit into the letter", ErrNoReplay)
-	}
-	dir, err := os.MkdirTemp("", "cellmq-letter-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	size := max(len(l.Payload), 1<<20) // no bound of a worker's
-	server, err := broker.StartServer(ctx, broker.ServerConfig{DataDir: dir, Port: broker.PortNone, MaxPayload: size + 64<<10})
-	if err != nil {
-		return nil, err
-	}
-	defer server.Shutdown()
-	prefix, _, _ := strings.Cut(l.Subject, ".")
-	conn, err := broker.Connect(ctx, broker.Config{Server: server, Name: "cellmq letter", Prefix: prefix, MaxPayload: size})
-	if err != nil {
-		return nil, fmt.Errorf("%w: subject %.100q: %w", ErrNoReplay, l.Subject, err)
-	}
-	defer conn.NATS().Close()
-	d, err := requeue(ctx, conn, l)
-	switch {
-	case err != nil:
-		return nil, err
-	case d.Err != nil:
-		return d.Request, d.Err
-	}
-	return d.Request, nil
-}
-
-// requeue publishes a letter's request and reads it back.
-func requeue(ctx context.Context, conn *broker.Conn, l *broker.Letter) (*broker.Delivery, error) {
-	if err := conn.EnsureStreams(ctx, []string{l.Model}); err != nil {
-		return nil, err
-	}
-	js, err := jetstream.New(conn.NATS())
-	if err != nil {
-		return nil, err
-	}
-	m := &nats.Msg{Subject: l.Subject, Header: nats.Header{}, Data: l.Payload}
-	m.Header.Set(broker.HeaderID, l.ID)
-	for _, name := range []string{broker.HeaderContentType, broker.HeaderVersion, broker.HeaderMode} {
-		if value := headerOf(l, name); value != "" {
-			m.Header[name] = []string{value}
-		}
-	}
-	ack, err := js.PublishMsg(ctx, m)
-	if err != nil {
-		return nil, fmt.Errorf("%w: subject %.100q: %w", ErrNoReplay, l.Subject, err)
-	}
-	return conn.Queued(ctx, ack.Sequence)
 }

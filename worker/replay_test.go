@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -272,34 +274,33 @@ func TestReplayModel(t *testing.T) {
 			record(t, l, &broker.Frame{Type: broker.FrameFinal, Version: found.Version(), Final: &broker.Final{}})
 			c.Weights = []string{"langid=bf16", "listops=int8"}
 		}, worker.ErrOtherModel},
+		{"the same weights", func(l *broker.Letter, c *worker.ServeConfig) {
+			l.Digest, l.Version, c.Weights = found.Digest(), found.Version()+"+int8", []string{"int8"}
+		}, nil},
+		{"other weights", func(l *broker.Letter, _ *worker.ServeConfig) {
+			l.Digest, l.Version = found.Digest(), found.Version()+"+int8"
+		}, worker.ErrOtherModel},
+		{"other weights than float32", func(l *broker.Letter, c *worker.ServeConfig) {
+			l.Version, c.Weights = found.Version(), []string{"bf16"}
+		}, worker.ErrOtherModel},
+		{"other weights than the request asked for", func(l *broker.Letter, c *worker.ServeConfig) {
+			l.Header.Set("Infer-Version", found.Version()) // of no consequence: the worker that gave up had others
+			l.Version, c.Weights = found.Version()+"+int8", []string{"int8"}
+		}, nil},
 		{"none of that name", func(l *broker.Letter, _ *worker.ServeConfig) { l.Model = "other" }, worker.ErrModel},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			l, cfg := genuine(), worker.ServeConfig{Models: []string{"g2p-en"}}
 			tc.change(l, &cfg)
-			if _, err := worker.ReplayModel(l, cfg); !errors.Is(err, tc.want) || tc.want == nil && err != nil {
+			_, err := worker.ReplayModel(l, cfg)
+			if !errors.Is(err, tc.want) || tc.want == nil && err != nil {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
+			if l.Version != "" && err != nil && !strings.Contains(err.Error(), strconv.Quote(l.Version)) {
+				t.Errorf("%v does not say %s", err, l.Version)
+			}
 		})
-	}
-}
-
-// TestLetterRequest wants a request decoded as it was.
-func TestLetterRequest(t *testing.T) {
-	t.Parallel()
-	m := silent(t, "g2p-en")
-	l := letterOf(m, "")
-	l.Subject = "other.req.g2p-en.high.me"
-	l.Payload = []byte("\x82\xa5input\xc4\x08\x01\x00\x00\x00\x02\x00\x00\x00\xaamax_tokens\x05")
-	req, err := worker.LetterRequest(t.Context(), l)
-	if err != nil || !slices.Equal(req.Input.IDs, []int32{1, 2}) || *req.Params.MaxTokens != 5 || req.Encoding != broker.MsgPack ||
-		req.ID != l.ID || req.Client != "me" || req.Priority != broker.High {
-		t.Errorf("%+v, %v", req, err)
-	}
-	large := letterOf(m, string(slices.Repeat([]byte("x"), 3<<20)))
-	if req, err := worker.LetterRequest(t.Context(), large); err != nil || len(req.Input.Text) != 3<<20 {
-		t.Errorf("a large one: %v", err)
 	}
 }
 
@@ -321,7 +322,7 @@ func TestReplayOfAWorkersLetter(t *testing.T) {
 	}
 	l := onlyLetter(t, server)
 	report, err := worker.Replay(t.Context(), l, []*models.Model{spoiled}, nil)
-	if err != nil || !report.Equal() || l.Code != broker.CodeNumericalError || l.Digest != report.Digest || report.Recorded == nil {
+	if err != nil || !report.Equal() || l.Code != broker.CodeNumericalError || l.Digest != report.Digest || l.Version != report.Version || report.Recorded == nil {
 		t.Errorf("%v, %+v of %+v", err, report, l)
 	}
 }

@@ -30,13 +30,18 @@ func priorities() []broker.Priority {
 
 // sweep looks for residue now and then, until ctx ends. Residue are requests that
 // no consumer will deliver and of which no advisory has told: there should be
-// none.
+// none. It also looks how full the streams of records are.
 func (w *Worker) sweep(ctx context.Context) {
 	every := w.cfg.Sweep
 	for every > 0 && wait(ctx, every/2+rand.N(every)) {
 		if err := w.sweepOnce(ctx, sweepPause); err != nil && ctx.Err() == nil {
 			w.log.LogAttrs(ctx, slog.LevelWarn, "residue not counted", slog.Any("error", err))
 		}
+		looking, cancel := context.WithTimeout(ctx, sweepWait)
+		if err := w.checkFill(looking); err != nil && ctx.Err() == nil {
+			w.log.LogAttrs(ctx, slog.LevelWarn, "stores not looked at", slog.Any("error", err))
+		}
+		cancel()
 	}
 }
 
@@ -83,7 +88,7 @@ func (w *Worker) sweepOnce(ctx context.Context, pause time.Duration) error {
 	w.metrics.residue.Set(float64(residue))
 	w.log.LogAttrs(ctx, slog.LevelError, "requests are stuck in the stream", slog.Uint64("requests", residue))
 	for _, d := range stuck {
-		if err := w.bury(ctx, d, int(d.Lease.Attempt)-1); err != nil {
+		if err := w.bury(ctx, d, int(d.Lease.Attempt)-1, w.cfg.MaxAttempts); err != nil {
 			return err
 		}
 	}

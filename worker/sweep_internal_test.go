@@ -13,10 +13,10 @@ import (
 	"github.com/cellmq/cellmq/models/zoo"
 )
 
-// TestSweeperFindsResidue leaves a request behind whose advisory is lost: the
-// alarm is raised, and the request ends. One that only waits is left alone.
-func TestSweeperFindsResidue(t *testing.T) {
-	t.Parallel()
+// idleWorker returns a worker with connection, stores and a model, langid, that
+// takes no requests. The server delivers each once.
+func idleWorker(t *testing.T) (*Worker, *models.Model) {
+	t.Helper()
 	server := brokertest.Server(t)
 	cfg := DefaultConfig()
 	cfg.NatsURL, cfg.AdminAddress, cfg.Profile = server.URL(), "", 0
@@ -47,6 +47,14 @@ func TestSweeperFindsResidue(t *testing.T) {
 	if w.frames, err = w.conn.Publisher(broker.PublisherConfig{Worker: "w"}); err != nil {
 		t.Fatal(err)
 	}
+	return w, m
+}
+
+// TestSweeperFindsResidue leaves a request behind whose advisory is lost: the
+// alarm is raised, and the request ends. One that only waits is left alone.
+func TestSweeperFindsResidue(t *testing.T) {
+	t.Parallel()
+	w, m := idleWorker(t)
 	sweep := func(want float64) {
 		t.Helper()
 		if err := w.sweepOnce(t.Context(), time.Millisecond); err != nil {

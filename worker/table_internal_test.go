@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"strconv"
 	"testing"
 	"time"
 
@@ -78,25 +77,6 @@ func TestTombstones(t *testing.T) {
 	}
 	if !table.add(r, now.Add(tombstoneLife)) {
 		t.Error("a tombstone outlives its time")
-	}
-}
-
-func TestRecentKeysAreBounded(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	recent := recentKeys{limit: 8, life: time.Minute, added: map[requestKey]time.Time{}}
-	key := func(i int) requestKey { return requestKey{"me", strconv.Itoa(i)} }
-	for i := range 100 {
-		recent.add(key(i), now)
-		recent.add(key(i), now) // again: no second entry
-	}
-	if len(recent.added) != 8 || len(recent.order) != 8 {
-		t.Fatalf("%d and %d entries", len(recent.added), len(recent.order))
-	}
-	for i := range 100 {
-		if got, want := recent.has(key(i), now), i >= 92; got != want {
-			t.Errorf("has %d: %v", i, got)
-		}
 	}
 }
 

@@ -37,26 +37,21 @@ func storedOf(r *run) storedRequest {
 // goroutine, which makes the order of deliveries and answers total.
 type takeovers struct {
 	running  map[storedRequest]*run
-	answered map[storedRequest]uint64 // the session of the answer
-	order    []sentAt                 // of answered, oldest first
-}
-
-// sentAt is when a request was answered.
-type sentAt struct {
-	request storedRequest
-	at      time.Time
+	answered *shares[storedRequest, uint64] // the session of the answer; nil: none yet
 }
 
 // enter takes a run in. It returns the older run that it takes over from, or
 // errAnswered for a request answered over this connection; an answer over an
 // earlier one may not have reached the server.
-func (t *takeovers) enter(r *run, session uint64) (older *run, err error) {
+func (t *takeovers) enter(r *run, session uint64, now time.Time) (older *run, err error) {
 	if !r.req.Durable {
 		return nil, nil
 	}
 	request := storedOf(r)
-	if s, ok := t.answered[request]; ok && s == session {
-		return nil, errAnswered
+	if t.answered != nil {
+		if s, ok := t.answered.get(request, now); ok && s == session {
+			return nil, errAnswered
+		}
 	}
 	older = t.running[request]
 	if older != nil {
@@ -90,16 +85,8 @@ func (t *takeovers) leave(r *run, answered bool, session uint64, now time.Time) 
 		return
 	}
 	if t.answered == nil {
-		t.answered = map[storedRequest]uint64{}
+		t.answered = newShares[storedRequest, uint64](maxRemembered, answerLife)
 	}
-	if _, ok := t.answered[request]; !ok {
-		t.order = append(t.order, sentAt{request, now})
-	}
-	t.answered[request] = session
-	forget := 0
-	for forget < len(t.order) && (len(t.order)-forget > maxRemembered || now.Sub(t.order[forget].at) > answerLife) {
-		delete(t.answered, t.order[forget].request)
-		forget++
-	}
-	t.order = t.order[forget:]
+	request.requestKey = request.clone()
+	t.answered.add(request, session, now)
 }

@@ -11,7 +11,8 @@ import (
 // refused.
 const closeRetry = 100 * time.Millisecond
 
-// storeWaits is how many ack waits a final has to be stored.
+// storeWaits is how many ack waits a final has to be stored, and the letter of a
+// request that has no other attempt to be written.
 const storeWaits = 3
 
 // records is what the publisher writes before it tells a client how its
@@ -29,8 +30,14 @@ type records interface {
 	apologize(r *run)
 	// checkpoint stores where a run can go on; nobody waits.
 	checkpoint(r *run)
+	// forget drops what is stored of a request that has its answer; nobody waits.
+	forget(r *run)
 	// fenced counts a run whose answer came second.
 	fenced()
+	// unwritten reports a letter that the attempt could not write; another one will.
+	unwritten(r *run, err error)
+	// lost reports a letter that nobody will write.
+	lost(r *run, err error)
 	// unstored reports a final that the server does not take.
 	unstored(r *run, err error)
 }
@@ -48,12 +55,7 @@ func (p *publisher) close(r *run, now time.Time) bool {
 		return true
 	}
 	if r.end == nil {
-		end, err := p.conclude(r, now)
-		if err != nil { // nothing can be said any more
-			r.stream.Abandon()
-			end = &ending{step: stepDone, outcome: outcomeUnsent}
-		}
-		r.end = end
+		r.endWith(p.conclude(r, now))
 	}
 	for r.end.step != stepDone {
 		if !p.advance(r, now) {
@@ -96,21 +98,14 @@ func (p *publisher) advance(r *run, now time.Time) bool {
 	case stepStore:
 		return p.storeFinal(r, now)
 	case stepSend:
-		var err error
-		if e.replay != nil {
-			err = r.stream.Replay(e.replay.Frame)
-		} else {
-			err = r.stream.SendTerminal(e.frame)
-		}
-		if errors.Is(err, broker.ErrFrameTooLarge) && e.replay != nil {
-			// A frame of another lease may have other numbers, of more digits.
-			err = r.stream.Fail(broker.NewError(broker.CodeInternal, "the output exceeds the server's payload limit"), nil)
-		}
-		if err != nil {
+		if err := sendAnswer(r); err != nil {
 			return p.later(r, now)
 		}
 		e.step = stepSettle
 	case stepSettle:
+		if e.stored && (r.kept != nil || r.past != nil) {
+			p.records.forget(r)
+		}
 		if e.reject != "" {
 			_ = r.delivery.Lease.Reject(e.reject) // as for Settle
 		} else {
@@ -137,9 +132,36 @@ func (p *publisher) advance(r *run, now time.Time) bool {
 	return true
 }
 
+// sendAnswer sends the terminal frame. The stored one of another lease gives way to
+// an error when no attempt will be able to send it. The error is not stored: the
+// record is there.
+func sendAnswer(r *run) error {
+	e := r.end
+	if e.replay == nil {
+		return r.stream.SendTerminal(e.frame)
+	}
+	err := r.stream.Replay(e.replay.Frame)
+	var why string
+	switch {
+	case errors.Is(err, broker.ErrFrameTooLarge): // this lease's numbers may have more digits
+		why = tooLargeText
+	case errors.Is(err, broker.ErrNotEncoded), errors.Is(err, broker.ErrBadRecord):
+		why = "the stored answer cannot be repeated"
+	default:
+		return err
+	}
+	e.outcome = string(broker.CodeInternal)
+	return r.stream.Fail(broker.NewError(broker.CodeInternal, why), nil)
+}
+
 // reconsider ends a run that was cancelled before it was handed back.
 func (p *publisher) reconsider(r *run, now time.Time) bool {
-	end, err := p.conclude(r, now)
+	return r.endWith(p.conclude(r, now))
+}
+
+// endWith gives a run its end, or another one than it had; with an error nothing
+// can be said any more. It reports true: there is a next step.
+func (r *run) endWith(end *ending, err error) bool {
 	if err != nil {
 		r.stream.Abandon()
 		end = &ending{step: stepDone, outcome: outcomeUnsent}
@@ -149,22 +171,57 @@ func (p *publisher) reconsider(r *run, now time.Time) bool {
 }
 
 // writeLetter sees to it that a request that is given up leaves a dead letter,
-// before anything else is done about it.
+// before anything else is done about it. Without one the attempt ends without an
+// answer, as a failure, and the next one tries again; the last one answers all the
+// same, and the letter is lost.
 func (p *publisher) writeLetter(r *run, now time.Time) bool {
-	if !r.req.Durable || !hasLetter(r.end.code) {
-		r.end.step = stepStore
+	e := r.end
+	if !r.req.Durable || !hasLetter(e.code) {
+		e.step = stepStore
 		return true
+	}
+	if e.letterBy.IsZero() || r.cutOff.Load() { // without a connection no store is to blame, and the lease ends
+		e.letterBy = now.Add(p.writing(r))
 	}
 	a := p.ask(r, p.records.letter)
 	switch {
 	case a == nil:
 		return false
-	case a.err != nil:
-		return p.later(r, now)
+	case a.err == nil:
+		p.unlettered = false
+		e.step = stepStore
+	case now.Before(e.letterBy):
+		r.retryAt = now.Add(max(closeRetry, p.patience/10)) // the broker has tried for longer if that can help
+		return false
+	case errors.Is(a.err, broker.ErrClosed), !p.isLast(r):
+		p.records.unwritten(r, a.err)
+		r.stream.Abandon()
+		e.step, e.outcome = stepDone, outcomeUnsent
+	default:
+		p.unlettered = true
+		p.records.lost(r, a.err)
+		e.step = stepStore
 	}
-	r.end.step = stepStore
 	return true
 }
+
+// writing is how long the letter of a run may take to be written: as long as a
+// final, if the letter would be lost. Once one was lost the next ones have less
+// time, until one is written, as for finals.
+func (p *publisher) writing(r *run) time.Duration {
+	switch {
+	case p.unlettered:
+		return p.patience / 4
+	case p.isLast(r):
+		return storeWaits * p.patience
+	}
+	return p.patience
+}
+
+// isLast reports whether a request has no other attempt, should this one fail.
+// Attempts whose excuses could not be looked up count as failures here: the store
+// of states is away as well, and the request must end.
+func (p *publisher) isLast(r *run) bool { return r.failures()+1 >= p.attempts }
 
 // hasLetter reports whether a request that ends with an error is a dead letter:
 // when the fault may be ours.
@@ -193,7 +250,7 @@ func (p *publisher) storeFinal(r *run, now time.Time) bool {
 	case a == nil:
 		return false
 	case a.verdict.Mine:
-		p.storeless = false
+		p.storeless, e.stored = false, true
 		e.step = stepSend
 	case a.verdict.Other != nil:
 		p.storeless = false
@@ -203,6 +260,8 @@ func (p *publisher) storeFinal(r *run, now time.Time) bool {
 		return false
 	case errors.Is(a.verdict.Err, broker.ErrClosed):
 		return p.later(r, now)
+	case errors.Is(a.verdict.Err, broker.ErrFrameTooLarge) && e.code == "":
+		return r.endWith(p.failure(r, broker.NewError(broker.CodeInternal, tooLargeText)))
 	default:
 		// The server takes no such final, ever or for too long. Its client hears it all the same.
 		p.storeless = true
@@ -226,13 +285,7 @@ func (p *publisher) storing() time.Duration {
 // yield gives way to what another lease has answered.
 func (p *publisher) yield(r *run, other *broker.StoredFinal) bool {
 	p.records.fenced()
-	end, err := p.repeatOf(r, other)
-	if err != nil {
-		r.stream.Abandon()
-		end = &ending{step: stepDone, outcome: outcomeUnsent}
-	}
-	r.end = end
-	return true
+	return r.endWith(p.repeatOf(r, other))
 }
 
 // ofTheMessage reports whether an error depends on the message alone. Every

@@ -15,10 +15,10 @@ func TestUndelivered(t *testing.T) {
 		attempts, excused int
 		says              string
 	}{
-		{104, 0, "104 workers began"},
-		{104, 100, "4 workers began"},
-		{104, 103, "handed back, or cut off, in 103 of 104"},
-		{104, 104, "handed back, or cut off, in 104 of 104"},
+		{1064, 0, "1064 workers began"},
+		{1064, 1060, "4 workers began"},
+		{1064, 1063, "handed back, or cut off, in 1063 of 1064"},
+		{1064, 1064, "handed back, or cut off, in 1064 of 1064"},
 		{2, 200, "in 2 of 2"},
 	} {
 		if e := undelivered(tc.attempts, tc.excused); e.Code != broker.CodeAttemptsExhausted || !strings.Contains(e.Message, tc.says) {

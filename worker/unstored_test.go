@@ -1,10 +1,10 @@
 package worker_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -28,11 +28,14 @@ func TestFinalThatCannotBeStored(t *testing.T) {
 	}{
 		{"not permitted", true, func(*testing.T, jetstream.JetStream) {}},
 		{"full", false, fillFinals},
-		{"taken by a stream that does not answer", false, takeFinals},
+		{"taken by a stream that does not answer", false, func(t *testing.T, js jetstream.JetStream) {
+			t.Helper()
+			take(t, js, "INFER_FINAL", "infer.final.>")
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			server, keys := newServerWithoutFinals(t, tc.secure)
+			server, keys := newServerThatForbids(t, tc.secure, "infer.final.>")
 			w := start(t, server, worker.Deps{}, func(c *worker.Config) {
 				c.AckWait, c.Slots, c.NatsNkey = time.Second, 2, keys.worker
 			})
@@ -66,20 +69,6 @@ func TestFinalThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// takeFinals has another stream take the finals, which confirms nothing. Workers
-// may make theirs again until it is there.
-func takeFinals(t *testing.T, js jetstream.JetStream) {
-	t.Helper()
-	eventually(t, "another stream has the subject", func() bool {
-		if err := js.DeleteStream(t.Context(), "INFER_FINAL"); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			t.Fatal(err)
-		}
-		_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "BACKUP", Subjects: []string{"infer.final.>"}, NoAck: true})
-		_, gone := js.Stream(t.Context(), "INFER_FINAL")
-		return err == nil && errors.Is(gone, jetstream.ErrStreamNotFound)
-	})
-}
-
 // fillFinals makes the stream of finals refuse what comes.
 func fillFinals(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
@@ -103,9 +92,9 @@ type userKeys struct {
 	client []nats.Option
 }
 
-// newServerWithoutFinals returns a server, which, if secure, has users, and whose
-// worker may not store finals.
-func newServerWithoutFinals(t *testing.T, secure bool) (*broker.Server, userKeys) {
+// newServerThatForbids returns a server, which, if secure, has users, and whose
+// worker may not publish to a subject.
+func newServerThatForbids(t *testing.T, secure bool, subject string) (*broker.Server, userKeys) {
 	t.Helper()
 	if !secure {
 		return newServer(t), userKeys{}
@@ -115,9 +104,9 @@ func newServerWithoutFinals(t *testing.T, secure bool) (*broker.Server, userKeys
 	if err != nil {
 		t.Fatal(err)
 	}
-	spoiled := strings.Replace(string(b), `"infer.final.>", `, "", 1)
+	spoiled := regexp.MustCompile(`,\s*`+regexp.QuoteMeta(strconv.Quote(subject))).ReplaceAllString(string(b), "")
 	if spoiled == string(b) {
-		t.Fatal("the configuration permits no finals")
+		t.Fatalf("the configuration permits no %s", subject)
 	}
 	if err := os.WriteFile(s.ConfigFile, []byte(spoiled), 0o600); err != nil {
 		t.Fatal(err)

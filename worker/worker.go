@@ -61,6 +61,7 @@ type Worker struct {
 	frames *broker.Publisher
 	finals *broker.Finals
 	admin  *admin
+	stores *stores
 
 	largest  atomic.Int64 // rows in a step since requests are taken
 	serving  atomic.Bool  // requests are taken
@@ -258,6 +259,7 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 	}
 	defer w.closeQuietly("frame publisher", w.frames.Close)
 
+	w.stores = newStores(2*w.cfg.AckWait, time.Now())
 	w.finals, err = w.conn.Finals()
 	if err != nil {
 		return err
@@ -288,6 +290,7 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 	})
 	parts.Go(func() { w.reconcile(taking) })
 	parts.Go(func() { w.sweep(taking) })
+	parts.Go(func() { w.probeStores(taking) })
 	w.serving.Store(true)
 	close(w.ready)
 	w.log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.Any("models", w.modelNames()),
@@ -326,7 +329,7 @@ func (w *Worker) publisher() *publisher {
 		outbox: w.outbox, interval: w.cfg.FrameInterval, beat: w.cfg.Heartbeat, patience: w.cfg.AckWait,
 		stop: w.stop, closed: w.closed,
 		session: func() uint64 { return w.conn.NATS().Stats().Reconnects },
-		records: &archive{worker: w, finals: w.finals},
+		records: &archive{worker: w, finals: w.finals}, attempts: w.cfg.MaxAttempts,
 	}
 }
 

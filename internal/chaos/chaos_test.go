@@ -149,7 +149,8 @@ func send(t *testing.T, url string, asks []ask, span time.Duration) []*outcome {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		// A request whose worker was killed may wait long for the next one.
+		// A request whose worker was killed may wait long for the next one; without a
+		// receipt its place in the queue is not known, and the silence ends it.
 		c, err := broker.NewClient(nc, broker.ClientConfig{Name: fmt.Sprint("chaos", i), Silence: 4 * time.Minute})
 		if err != nil {
 			t.Fatal(err)

@@ -37,13 +37,14 @@ type member struct {
 }
 
 // newMember starts a worker that ends with the test and waits until it serves.
-// An instruction tier may be given, on which no answer depends.
-func newMember(t *testing.T, name, url, isa string, replicas int) *member {
+// An instruction tier may be given, on which no answer depends, and settings.
+func newMember(t *testing.T, name, url, isa string, replicas int, env ...string) *member {
 	t.Helper()
 	m := &member{name: name, url: url, dir: t.ArtifactDir(), env: []string{
 		role + "=1", "CELLMQ_PROFILE=0", "CELLMQ_REPLICAS=" + strconv.Itoa(replicas), "CELLMQ_CHECKPOINT_STEPS=64", "CELLMQ_ISA=" + isa,
 		"CELLMQ_MAX_ATTEMPTS=20", // requests are not poison here, however often their workers die
 	}}
+	m.env = append(m.env, env...)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("worker %s, %d starts, the end of the last:\n%s", m.name, m.starts, m.goroutines())

@@ -132,8 +132,9 @@ func (a *ask) perform(ctx context.Context, c *sender) *outcome {
 }
 
 // refusedBefore reports whether an error means that the request was not stored
-// and may be later. A queue without a leader looks to a publisher as one that
-// does not exist.
+// and may be later. A queue without a leader is busy. An unknown model is the word
+// of the server or a worker that no stream captures it; the server's meta leader
+// says it, and one that was killed and comes back may not know its streams yet.
 func refusedBefore(e *broker.Error) bool {
 	return e.Code == broker.CodeUnknownModel || e.Code == broker.CodeBusy || e.Code == broker.CodeQuotaExceeded
 }

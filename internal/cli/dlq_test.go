@@ -107,7 +107,8 @@ type deadLetters struct {
 const payloadOfHello = `{"input": "hello", "meta": {"k": "v"}}`
 
 // newDeadLetters writes letters as a worker does when a model overflows, when it
-// fails, when attempts died, and one of a model with other files.
+// fails, when attempts died, and one of a model with other files and with other
+// weights.
 func newDeadLetters(t *testing.T) deadLetters {
 	t.Helper()
 	dir, broken := overflowing(t)
@@ -121,11 +122,12 @@ func newDeadLetters(t *testing.T) deadLetters {
 		t.Fatal(err)
 	}
 	for i, l := range []*broker.Letter{
-		{Model: "overflowing", Digest: broken.Digest(), Code: broker.CodeNumericalError, Payload: []byte("a"), Tokens: []int32{'b'}},
+		{Model: "overflowing", Digest: broken.Digest(), Version: broken.Version(), Code: broker.CodeNumericalError, Payload: []byte("a"), Tokens: []int32{'b'}},
 		{Model: "g2p-en", Digest: sound.Digest(), Code: broker.CodeInternal, Payload: []byte("\x81\xa5input\xc4\x04\x05\x00\x00\x00")},
 		{Model: "g2p-en", Digest: sound.Digest(), Code: broker.CodeAttemptsExhausted, Payload: []byte(payloadOfHello), Attempts: 5, Excused: 2},
 		{Model: "g2p-en", Digest: "0123456789abcdef", Code: broker.CodeInternal, Payload: []byte("hello\x1b[2J")},
 		{Model: "g2p-en", Digest: sound.Digest(), Code: broker.CodeInternal, Payload: make([]byte, 1<<20)},
+		{Model: "g2p-en", Digest: sound.Digest(), Version: sound.Version() + "+int8", Code: broker.CodeInternal, Payload: []byte("hello")},
 	} {
 		l.Sequence, l.Published, l.Client, l.Worker = uint64(100+i), time.Unix(1_700_000_000, 0), "me", "w1"
 		l.ID, l.Subject = fmt.Sprintf("request%04d", i), "infer.req."+l.Model+".std.me"
@@ -174,7 +176,7 @@ func testDLQList(t *testing.T, d deadLetters) {
 	r := d.run(t, "list")
 	r.want(t, 0, "NUMBER", "")
 	row := regexp.MustCompile(`(?m)^3 +102 +2023-11-14T22:13:20Z +g2p-en +me +request0002 +attempts_exhausted +5$`)
-	if !row.MatchString(r.out) || strings.Count(r.out, "\n") != 6 || r.err != "" {
+	if !row.MatchString(r.out) || strings.Count(r.out, "\n") != 7 || r.err != "" {
 		t.Errorf("stdout:\n%s\nstderr: %s", r.out, r.err)
 	}
 	type letter struct {
@@ -187,7 +189,7 @@ func testDLQList(t *testing.T, d deadLetters) {
 		args []string
 		want []uint64
 	}{
-		{nil, []uint64{1, 2, 3, 4, 5}},
+		{nil, []uint64{1, 2, 3, 4, 5, 6}},
 		{[]string{"g2p-en", "--from", "3", "--limit", "2"}, []uint64{3, 4}},
 		{[]string{"overflowing"}, []uint64{1}},
 		{[]string{"other"}, nil},
@@ -226,7 +228,10 @@ func testDLQShow(t *testing.T, d deadLetters) {
 	d.run(t, "show", "2", "--input").want(t, 0, "input      ids 5\n", "")
 	d.run(t, "show", "4", "--input").want(t, 0, `input      "hello\x1b[2J"`, "")
 	d.run(t, "show", "5", "--input").want(t, 0, "input      cannot be read", "")
-	d.run(t, "show", "6").want(t, 1, "", "no dead letter 6")
+	d.run(t, "show", "7").want(t, 1, "", "no dead letter 7")
+	d.run(t, "show", "6").want(t, 0, "version    1+int8\n", "")
+	d.run(t, "show", "3").want(t, 0, "version    \"\"\n", "") // as letters without one are shown
+	d.run(t, "show", "6", "--json").want(t, 0, `"version":"1+int8"`, "")
 
 	type details struct {
 		Header   map[string][]string
@@ -263,7 +268,10 @@ func testDLQReplay(t *testing.T, d deadLetters) {
 		{"other files", []string{"4"}, 3, "", "--force"},
 		{"other files all the same", []string{"4", "--force"}, 1, "result", "not the model of the letter"},
 		{"no payload", []string{"5"}, 1, "", "did not fit"},
-		{"no letter", []string{"6"}, 1, "", "no dead letter 6"},
+		{"other weights", []string{"6"}, 3, "", `version 1, the letter's has "1+int8"`},
+		{"where weights are chosen", []string{"6"}, 3, "", "CELLMQ_WEIGHTS"},
+		{"other weights all the same", []string{"6", "--force"}, 1, "result", "not the model of the letter"},
+		{"no letter", []string{"7"}, 1, "", "no dead letter 7"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d.run(t, append([]string{"replay"}, tc.args...)...).want(t, tc.code, tc.out, tc.err)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cellmq/cellmq/broker"
-	"github.com/cellmq/cellmq/worker"
 )
 
 func newDLQShow(s streams) *cobra.Command {
@@ -49,7 +47,7 @@ with it, as it was published, in base64.`,
 			}
 			d := detailsOf(l, input)
 			if input {
-				d.readInput(ctx, l)
+				d.readInput(l)
 			}
 			if o.json {
 				return writeJSON(s.out, d)
@@ -75,13 +73,15 @@ type letterSummary struct {
 	Excused   int         `json:"excused"`
 	Worker    string      `json:"worker"`
 	Digest    string      `json:"digest"`
+	Version   string      `json:"version"` // of the model, with its weight type
 	Truncated []string    `json:"truncated,omitempty"`
 }
 
 func summaryOf(l *broker.Letter) letterSummary {
 	return letterSummary{
 		Number: l.Number, Sequence: l.Sequence, Published: l.Published, Model: l.Model, Client: l.Client, ID: l.ID,
-		Code: l.Code, Attempts: l.Attempts, Excused: l.Excused, Worker: l.Worker, Digest: l.Digest, Truncated: l.Truncated,
+		Code: l.Code, Attempts: l.Attempts, Excused: l.Excused, Worker: l.Worker, Digest: l.Digest, Version: l.Version,
+		Truncated: l.Truncated,
 	}
 }
 
@@ -163,9 +163,9 @@ func detailsOf(l *broker.Letter, withInput bool) *letterDetails {
 }
 
 // readInput adds the input, as far as it can be read.
-func (d *letterDetails) readInput(ctx context.Context, l *broker.Letter) {
+func (d *letterDetails) readInput(l *broker.Letter) {
 	d.Payload = l.Payload
-	req, err := worker.LetterRequest(ctx, l)
+	req, err := l.Request()
 	if err != nil {
 		d.Unread = err.Error()
 		return
@@ -182,6 +182,7 @@ func (d *letterDetails) write(out io.Writer) error {
 	row("request", "%d on %s", d.Sequence, shown(d.Subject))
 	row("published", "%s", d.Published.UTC().Format(time.RFC3339Nano))
 	row("model", "%s", d.Model)
+	row("version", "%s", shown(d.Version))
 	row("digest", "%s", shown(d.Digest))
 	row("client", "%s", shown(d.Client))
 	row("id", "%s", shown(d.ID))

@@ -251,6 +251,9 @@ func TestCancelAtItsPlace(t *testing.T) {
 		if client == "me" && id == "9876543210" && seq == 42 {
 			return broker.CancelQueued
 		}
+		if state, ok := strings.CutPrefix(id, "state"); ok {
+			return broker.CancelState(state)
+		}
 		return broker.CancelRunning
 	}})
 	if err != nil {
@@ -259,4 +262,8 @@ func TestCancelAtItsPlace(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	run(t, "", "cancel", "--nats-url", server.URL(), "9876543210", "--client", "me", "--seq", "42").want(t, 0, "queued\n", "")
 	run(t, "", "cancel", "--nats-url", server.URL(), "9876543210", "--client", "me").want(t, 0, "running\n", "")
+	for _, state := range []string{"admitted", "finished", "running"} {
+		run(t, "", "cancel", "--nats-url", server.URL(), "state"+state, "--client", "me").want(t, 0, state+"\n", "")
+	}
+	run(t, "", "cancel", "--nats-url", server.URL(), "stateunknown", "--client", "me").want(t, 1, "unknown\n", "")
 }

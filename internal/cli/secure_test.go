@@ -40,6 +40,8 @@ func TestSecureServer(t *testing.T) {
 		args := append([]string{"request", "g2p-en", "hello", "--client", "c1"}, path...)
 		run(t, "", args...).want(t, 0, "HH EH1 L OW0", "")
 	}
+	// The workers say so, long before the wait for a queue without a leader ends.
+	run(t, "", "request", "g2p-em", "hello", "--client", "c1", "--timeout", "8s").want(t, 1, "", "unknown_model")
 	run(t, "", "cancel", "finished1", "--client", "c1").want(t, 0, "finished", "")
 	run(t, "", "cancel", "finished1", "--client", "c2").want(t, 1, "unknown", "")
 	t.Setenv("CELLMQ_NATS_NKEY", s.Seeds["operator"])

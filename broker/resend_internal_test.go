@@ -1,0 +1,57 @@
+package broker
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestUnheardFramesAreShared has one client leave thousands of frames unheard:
+// the frame of another waits all the same, before and after the server's word.
+func TestUnheardFramesAreShared(t *testing.T) {
+	t.Parallel()
+	r := newResender("inbox", func(string, string, []byte) error { return nil })
+	defer r.close()
+	has := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.frames[1] != nil
+	}
+	send := func(subject string) uint64 {
+		if err := r.send(subject, make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		return r.last
+	}
+	send("infer.out.victim.request0")
+	var numbers []uint64
+	for i := range 3 * resendFrames {
+		numbers = append(numbers, send(fmt.Sprintf("infer.out.hostile.request%d", i)))
+	}
+	if n := r.pending.frames.Len(); n != resendFrames || !has() {
+		t.Fatalf("%d frames wait, the victim's: %v", n, has())
+	}
+	r.missed(1)
+	for range 3 { // the server says so again of each, of which most are gone
+		for _, number := range numbers {
+			r.missed(number)
+			r.missed(send("infer.out.hostile.more"))
+		}
+	}
+	if n := r.unheard.frames.Len(); n > resendFrames || !has() {
+		t.Fatalf("%d frames are sent again, the victim's: %v", n, has())
+	}
+	large := make([]byte, resendBytes/8)
+	for range 20 {
+		if err := r.send("infer.out.hostile.large", large); err != nil {
+			t.Fatal(err)
+		}
+		r.missed(r.last)
+	}
+	if r.unheard.bytes > resendBytes || !has() {
+		t.Errorf("%d bytes are sent again, the victim's: %v", r.unheard.bytes, has())
+	}
+	r.close()
+	if len(r.frames)+len(r.unheard.readers)+len(r.pending.readers) != 0 {
+		t.Errorf("%d frames of %d and %d readers are left", len(r.frames), len(r.pending.readers), len(r.unheard.readers))
+	}
+}
