@@ -30,6 +30,7 @@ type progress struct {
 	reason string
 	err    error     // why it failed
 	tries  int       // failures in a row
+	missed int       // fetches in a row that are to be repeated
 	again  time.Time // not before; zero: at once
 	here   bool      // its files were fetched since it was last in memory
 	opened Opened    // not nil between Open and Load

@@ -74,9 +74,9 @@ func (s *Set) tidy(now time.Time) {
 			continue
 		}
 		switch {
-		case e.loaded != nil, e.opened != nil, e.state == Failed:
 		case e.busy:
 			e.cancel()
+		case e.loaded != nil, e.opened != nil, e.state == Failed:
 		default:
 			delete(s.entries, k)
 			s.changed = true

@@ -30,7 +30,7 @@ func (s *Set) begin(e *entry, call func(ctx context.Context)) func(context.Conte
 func (s *Set) fetch(e *entry) func(context.Context) {
 	s.fetching++
 	reason := ""
-	if e.tries > 0 {
+	if e.missed > 0 {
 		reason = e.reason
 	}
 	s.enter(e, Fetching, reason)
@@ -43,15 +43,15 @@ func (s *Set) fetch(e *entry) func(context.Context) {
 		e.busy = false
 		switch {
 		case err == nil:
-			e.here, e.tries, e.again = true, 0, time.Time{}
+			e.here, e.missed, e.again = true, 0, time.Time{}
 			s.enter(e, Cold, "")
 		case ctx.Err() != nil:
 			s.enter(e, Absent, "")
 		case errors.Is(err, ErrUnknown) || errors.Is(err, ErrRefused):
 			s.fail(e, err, now)
 		default:
-			e.again = now.Add(pause(e.tries, firstFetchPause, lastFetchPause))
-			e.tries++
+			e.again = now.Add(pause(e.missed, firstFetchPause, lastFetchPause))
+			e.missed++
 			s.enter(e, Fetching, err.Error())
 		}
 	})
