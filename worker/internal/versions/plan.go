@@ -160,10 +160,16 @@ func (s *Set) nextLoad(queue []*entry, now time.Time) func(context.Context) {
 		e.marked = false
 	}
 	e, act := s.choose(queue, now)
-	if s.open != nil && s.open != e {
-		return s.giveUp()
+	if s.open == nil || s.open == e {
+		return act
 	}
-	return act
+	shut := s.giveUp()
+	return func(ctx context.Context) {
+		shut()
+		if act != nil {
+			act(ctx)
+		}
+	}
 }
 
 // choose returns the version that is loaded next, nil if there is none, and what

@@ -188,7 +188,7 @@ func (s *Set) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open != nil {
-		s.giveUp()(context.Background())
+		s.giveUp()()
 	}
 }
 

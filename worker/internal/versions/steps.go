@@ -79,11 +79,16 @@ func (s *Set) openFiles(e *entry) func(context.Context) {
 	})
 }
 
-// giveUp closes the files of the version that has its open and is not loaded now.
-func (s *Set) giveUp() func(context.Context) {
-	o := s.open.opened
-	s.open.opened, s.open = nil, nil
-	return func(context.Context) { o.Close() }
+// giveUp returns what closes the files of the version that has its open and is
+// not loaded now.
+func (s *Set) giveUp() func() {
+	e := s.open
+	o := e.opened
+	e.opened, s.open = nil, nil
+	if e.state != Failed {
+		s.enter(e, Cold, e.reason)
+	}
+	return o.Close
 }
 
 // load brings the version into memory and answers those that wait for it.
