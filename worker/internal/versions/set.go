@@ -44,7 +44,7 @@ type Set struct {
 	stopped  bool   // Run has ended
 
 	evictions uint64
-	evicted   time.Time // the last one
+	evicted   time.Time // when one that is wanted was unloaded for another
 	next      time.Time // when there is something to do at the latest
 }
 

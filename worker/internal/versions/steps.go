@@ -143,7 +143,9 @@ func (s *Set) unload(e *entry, evict bool) func(context.Context) {
 		s.enter(e, Cold, "")
 		if evict {
 			s.evictions++
-			s.evicted = now
+			if e.wanted {
+				s.evicted = now
+			}
 			s.enter(e, Cold, "another version needed the room")
 		}
 	}
