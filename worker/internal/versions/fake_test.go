@@ -23,7 +23,7 @@ type loader struct {
 
 	mu       sync.Mutex
 	sizes    map[string]int64         // by digest; others are 1
-	shared   map[string]int64         // of the size, what all of a model share
+	shared   map[string]int64         // of the size, what all of a model share, the same for all of them
 	fail     map[string]error         // by "step digest"
 	hold     map[string]chan struct{} // by "step digest": the call lasts until it is closed
 	calls    map[string]int           // by "step digest"

@@ -39,7 +39,9 @@ func (s *Set) third(e *entry, now time.Time) (bool, func(context.Context)) {
 			return true, s.unload(o, false)
 		default:
 			o.marked = true
-			s.until(o.again)
+			if o.refs == 0 {
+				s.until(o.again)
+			}
 		}
 	}
 	return true, nil
@@ -68,7 +70,7 @@ func (s *Set) room(e *entry, now time.Time) (verdict, func(context.Context)) {
 			return waits, s.unload(v, true)
 		}
 		v.marked = true
-		if v.refs == 0 {
+		if v.refs == 0 && !v.idle(now) {
 			s.until(v.again)
 		}
 	}
