@@ -22,7 +22,8 @@ func wantEach(s *versions.Set, pinned bool, names ...string) {
 
 // TestWantedPushesNobodyOut: what is only wanted takes the room there is.
 func TestWantedPushesNobodyOut(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 3)
 		wantEach(s, false, "a", "b", "c", "d", "e")
 		pass(time.Hour)
 		if got := f.loads(); got != "[a b c]" {
@@ -42,7 +43,8 @@ func TestWantedPushesNobodyOut(t *testing.T) {
 
 // TestLRU: the one that was given back first goes first.
 func TestLRU(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 3)
 		wantEach(s, false, "a", "b", "c", "d", "e", "f")
 		pass(time.Minute)
 		releases := map[string]func(){}
@@ -69,7 +71,8 @@ func TestLRU(t *testing.T) {
 // TestNoneTooMany: of the least recently used those stay whose going would not
 // help.
 func TestNoneTooMany(t *testing.T) {
-	bubble(t, 10, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 10)
 		f.set(func() { f.sizes["b"], f.sizes["d"] = 8, 9 })
 		wantEach(s, false, "a", "b")
 		for _, name := range []string{"a", "b"} {
@@ -85,7 +88,8 @@ func TestNoneTooMany(t *testing.T) {
 
 // TestDrainingGoesFirst: the budget ends a linger before it pushes anybody out.
 func TestDrainingGoesFirst(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 2)
 		wantEach(s, false, "a", "b")
 		for _, name := range []string{"a", "b"} {
 			await(t, s, f, of(name))()
@@ -101,7 +105,8 @@ func TestDrainingGoesFirst(t *testing.T) {
 }
 
 func TestPinnedStays(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 2)
 		wantEach(s, false, "a", "b")
 		pass(time.Minute)
 		wantEach(s, true, "a")
@@ -124,7 +129,8 @@ func TestPinnedStays(t *testing.T) {
 
 // TestPinnedComesIn: what is pinned pushes others out, once nobody uses them.
 func TestPinnedComesIn(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 2)
 		wantEach(s, false, "a", "b")
 		pass(time.Minute)
 		releases := []func(){acquire(t, s, f, of("a")), acquire(t, s, f, of("b"))}
@@ -148,7 +154,8 @@ func TestBudgetTooSmall(t *testing.T) {
 		"beside a pinned": {[]versions.Key{key("c"), key("d")}, versions.BudgetError{Need: 8, Budget: 6}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 6, func(t *testing.T, s *versions.Set, f *loader) {
+			synctest.Test(t, func(t *testing.T) {
+				s, f := start(t, 6)
 				f.set(func() { f.sizes["b"], f.sizes["c"], f.sizes["d"] = 7, 4, 4 })
 				await(t, s, f, of("a"))()
 				s.Want("m", test.keys, true)
@@ -167,7 +174,8 @@ func TestBudgetTooSmall(t *testing.T) {
 
 // TestSharedBytesCountOnce: versions that share have room where others would not.
 func TestSharedBytesCountOnce(t *testing.T) {
-	bubble(t, 10, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 10)
 		f.set(func() {
 			f.sizes["a"], f.sizes["b"], f.shared["a"], f.shared["b"] = 5, 5, 4, 4
 			f.sizes["c"] = 4
@@ -184,7 +192,8 @@ func TestSharedBytesCountOnce(t *testing.T) {
 // TestBusyMakesRoom: versions that are never idle give way to one that is asked
 // for, the oldest first, and come back in their turn.
 func TestBusyMakesRoom(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 2)
 		wantEach(s, false, "a", "b", "c")
 		pass(time.Minute)
 		ctx, stop := context.WithCancel(t.Context())
@@ -222,7 +231,8 @@ func TestBusyMakesRoom(t *testing.T) {
 // TestTenThroughThree: ten models with room for three answer all requests, each
 // after at most a load of each of the models.
 func TestTenThroughThree(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 3)
 		const models, clients, each = 10, 20, 500
 		var names []string
 		for i := range models {
@@ -268,7 +278,8 @@ func TestTenThroughThree(t *testing.T) {
 // TestColdComesBackWhenQuiet: a version that was pushed out does not push back,
 // but comes back when there is room and nobody has been pushed out for a while.
 func TestColdComesBackWhenQuiet(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 2)
 		wantEach(s, false, "a", "b")
 		pass(time.Minute)
 		await(t, s, f, of("c"))() // a goes; c is not wanted, and drains
@@ -285,7 +296,8 @@ func TestColdComesBackWhenQuiet(t *testing.T) {
 // TestFirstInLineIsLoaded: files that are open are closed for a version that
 // comes before, and both are loaded.
 func TestFirstInLineIsLoaded(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		fetch, open := make(chan struct{}), make(chan struct{})
 		f.set(func() { f.hold["fetch a"], f.hold["open b"] = fetch, open })
 		s.Want("m", []versions.Key{key("a"), key("b")}, true)

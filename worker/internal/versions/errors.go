@@ -6,22 +6,22 @@ import (
 )
 
 var (
-	// ErrBudget: the version does not fit into the budget, however long one
-	// waits. It comes as a [*BudgetError].
+	// ErrBudget is returned for a version that does not fit into the budget,
+	// however long one waits. It comes as a [*BudgetError].
 	ErrBudget = errors.New("model does not fit into the memory budget")
 
-	// ErrThird: two other versions of the model are wanted, so that this one is
-	// not loaded.
+	// ErrThird is returned for a version that is not loaded because two others of
+	// its model are wanted.
 	ErrThird = errors.New("two other versions of the model are served")
 
-	// ErrUnknown: there is no such version. A [Loader] wraps it.
+	// ErrUnknown says that there is no such version. A [Loader] wraps it.
 	ErrUnknown = errors.New("unknown version")
 
-	// ErrRefused: the files of a version are not what they should be, and
-	// fetching them again would not help. A [Loader] wraps it.
+	// ErrRefused says that the files of a version are not what they should be, and
+	// that fetching them again would not help. A [Loader] wraps it.
 	ErrRefused = errors.New("version refused")
 
-	// ErrStopped: [Set.Run] has ended, and nothing is loaded any more.
+	// ErrStopped says that [Set.Run] has ended, and that nothing is loaded any more.
 	ErrStopped = errors.New("no versions are loaded any more")
 )
 

@@ -18,7 +18,7 @@ const linger = 30 * time.Second
 // loader is a fake whose versions are sizes. It takes a second to load one, and
 // checks what the package promises to loaders.
 type loader struct {
-	t      testing.TB
+	t      *testing.T
 	budget int64
 
 	mu       sync.Mutex
@@ -27,6 +27,7 @@ type loader struct {
 	fail     map[string]error         // by "step digest"
 	hold     map[string]chan struct{} // by "step digest": the call lasts until it is closed
 	calls    map[string]int           // by "step digest"
+	deaf     bool                     // calls do not end with their context
 	resident map[*versions.Loaded]string
 	loading  string            // digest
 	models   map[string]string // of digests
@@ -38,7 +39,8 @@ type loader struct {
 	refs sync.Map // *Loaded to *atomic.Int64: references as the test counts them
 }
 
-func newLoader(t testing.TB, budget int64) *loader {
+func newLoader(t *testing.T, budget int64) *loader {
+	t.Helper()
 	return &loader{
 		t: t, budget: budget, sizes: map[string]int64{}, shared: map[string]int64{}, fail: map[string]error{},
 		hold: map[string]chan struct{}{}, calls: map[string]int{}, resident: map[*versions.Loaded]string{},
@@ -63,7 +65,10 @@ func (f *loader) begin(ctx context.Context, step string, k versions.Key, lasts t
 		f.t.Errorf("%s: another call of the same version runs", name)
 	}
 	f.running[k.Digest] = true
-	hold := f.hold[name]
+	hold, done := f.hold[name], ctx.Done()
+	if f.deaf {
+		done = nil
+	}
 	f.mu.Unlock()
 	if hold == nil {
 		timed := make(chan struct{})
@@ -73,7 +78,7 @@ func (f *loader) begin(ctx context.Context, step string, k versions.Key, lasts t
 	var err error
 	select {
 	case <-hold:
-	case <-ctx.Done():
+	case <-done:
 		err = context.Cause(ctx)
 	}
 	f.mu.Lock()
@@ -179,6 +184,7 @@ func (f *loader) check(v *opened) {
 func (f *loader) Unload(l *versions.Loaded) error {
 	f.mu.Lock()
 	digest, ok := f.resident[l]
+	k := versions.Key{Model: f.models[digest], Digest: digest}
 	f.mu.Unlock()
 	if !ok {
 		f.t.Error("a version is unloaded that is not loaded")
@@ -186,7 +192,7 @@ func (f *loader) Unload(l *versions.Loaded) error {
 	if n, _ := f.refs.Load(l); n.(*atomic.Int64).Load() != 0 {
 		f.t.Errorf("%s is unloaded with %d references", digest, n.(*atomic.Int64).Load())
 	}
-	if err := f.begin(context.Background(), "unload", versions.Key{Model: f.models[digest], Digest: digest}, 0); err != nil {
+	if err := f.begin(context.Background(), "unload", k, 0); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -243,16 +249,15 @@ func (f *loader) set(change func()) {
 	change()
 }
 
-// bubble runs a test with a set in a synctest bubble.
-func bubble(t *testing.T, budget int64, test func(t *testing.T, s *versions.Set, f *loader)) {
+// start runs a set until the test ends. It is called in a synctest bubble.
+func start(t *testing.T, budget int64) (*versions.Set, *loader) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		f := newLoader(t, budget)
-		s := versions.New(versions.Config{Budget: budget, Linger: linger, Loader: f})
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- s.Run(ctx) }()
-		test(t, s, f)
+	f := newLoader(t, budget)
+	s := versions.New(versions.Config{Budget: budget, Linger: linger, Loader: f})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -261,6 +266,7 @@ func bubble(t *testing.T, budget int64, test func(t *testing.T, s *versions.Set,
 			t.Errorf("%d versions are still open", f.opened)
 		}
 	})
+	return s, f
 }
 
 // key is a version of model m whose digest is its name.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cellmq/cellmq/worker/internal/versions"
@@ -19,7 +20,8 @@ func TestNeverWithReferences(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			budget := int64(seed%4) * 8 // none at times
-			bubble(t, budget, func(t *testing.T, s *versions.Set, f *loader) {
+			synctest.Test(t, func(t *testing.T) {
+				s, f := start(t, budget)
 				churn(t, s, f, seed)
 				f.set(func() { f.fail = map[string]error{} })
 				for m := range 4 {
@@ -96,6 +98,7 @@ func churn(t *testing.T, s *versions.Set, f *loader, seed uint64) {
 
 // use asks for a version at random, and gives it back.
 func use(ctx context.Context, t *testing.T, s *versions.Set, f *loader, r *rand.Rand) {
+	t.Helper()
 	k := random(r.IntN(4), r.IntN(4))
 	l, ok := s.Acquire(k)
 	if !ok && r.IntN(2) == 0 {
@@ -120,7 +123,8 @@ func use(ctx context.Context, t *testing.T, s *versions.Set, f *loader, r *rand.
 }
 
 func TestAcquireDoesNotAllocate(t *testing.T) {
-	bubble(t, 10, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 10)
 		s.Want("m", []versions.Key{key("a")}, false)
 		await(t, s, f, key("a"))()
 		if n := testing.AllocsPerRun(1000, func() {

@@ -16,7 +16,8 @@ import (
 // TestWayIn walks a version through all states, each left by what the package
 // says leaves it.
 func TestWayIn(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		steps := []struct {
 			call string
 			then versions.State
@@ -38,6 +39,9 @@ func TestWayIn(t *testing.T) {
 		wantState(t, s, key("a"), versions.Warm)
 		release := acquire(t, s, f, key("a"))
 		wantState(t, s, key("a"), versions.Live)
+		if st := s.Status()[0]; !st.State.Resident() || st.References != 1 || st.WeightBytes+st.StateBytes != 1 || st.Took != time.Second || !st.Wanted {
+			t.Errorf("status %+v, want that of a loaded version", st)
+		}
 		s.Want("m", nil, false)
 		wantState(t, s, key("a"), versions.Draining)
 		pass(time.Hour)
@@ -52,7 +56,8 @@ func TestWayIn(t *testing.T) {
 }
 
 func TestLinger(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		s.Want("m", []versions.Key{key("a")}, false)
 		await(t, s, f, key("a"))()
 		pass(time.Hour)
@@ -69,7 +74,8 @@ func TestLinger(t *testing.T) {
 }
 
 func TestWantedAgainWhileDraining(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		s.Want("m", []versions.Key{key("a")}, false)
 		await(t, s, f, key("a"))()
 		s.Want("m", nil, false)
@@ -88,7 +94,8 @@ func TestWantedAgainWhileDraining(t *testing.T) {
 func TestUnwantedOnItsWay(t *testing.T) {
 	for _, call := range []string{"fetch a", "open a", "load a", "verify a"} {
 		t.Run(call, func(t *testing.T) {
-			bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+			synctest.Test(t, func(t *testing.T) {
+				s, f := start(t, 0)
 				f.set(func() { f.hold[call] = make(chan struct{}) })
 				s.Want("m", []versions.Key{key("a")}, false)
 				pass(time.Minute)
@@ -110,7 +117,8 @@ func TestUnwantedOnItsWay(t *testing.T) {
 // TestFetchIsRepeated: a fetch is tried again after 1 s to 30 s, and those that
 // wait go on waiting.
 func TestFetchIsRepeated(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		f.set(func() { f.fail["fetch a"] = errors.New("no connection") })
 		s.Want("m", []versions.Key{key("a")}, false)
 		pass(time.Minute) // after 0, 1, 3, 7, 15, 31 s
@@ -143,7 +151,8 @@ func fatal() map[string]error {
 func TestFailedIsKeptUntilWantChanges(t *testing.T) {
 	for step, reason := range fatal() {
 		t.Run(step, func(t *testing.T) {
-			bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+			synctest.Test(t, func(t *testing.T) {
+				s, f := start(t, 0)
 				f.set(func() { f.fail[step+" b"] = reason })
 				s.Want("m", []versions.Key{key("a"), key("b")}, true)
 				pass(5 * time.Second)
@@ -174,7 +183,8 @@ func TestFailedIsKeptUntilWantChanges(t *testing.T) {
 func TestFailedActiveIsTriedAgain(t *testing.T) {
 	for step, reason := range fatal() {
 		t.Run(step, func(t *testing.T) {
-			bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+			synctest.Test(t, func(t *testing.T) {
+				s, f := start(t, 0)
 				f.set(func() { f.fail[step+" a"] = reason })
 				s.Want("m", []versions.Key{key("a")}, false)
 				pass(3 * time.Second)
@@ -195,7 +205,8 @@ func TestFailedActiveIsTriedAgain(t *testing.T) {
 // TestFailedOnDemand: a version that is not wanted and cannot be loaded is not
 // tried for each of those that ask for it.
 func TestFailedOnDemand(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		f.set(func() { f.fail["fetch a"] = versions.ErrUnknown })
 		for range 3 {
 			if _, err := s.Await(t.Context(), key("a")); !errors.Is(err, versions.ErrUnknown) {
@@ -215,7 +226,8 @@ func TestFailedOnDemand(t *testing.T) {
 }
 
 func TestAwaitLoadsWhatIsNotWanted(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		s.Want("m", []versions.Key{key("a")}, false)
 		release := await(t, s, f, key("b"))
 		wantState(t, s, key("b"), versions.Draining)
@@ -234,7 +246,8 @@ func TestAwaitLoadsWhatIsNotWanted(t *testing.T) {
 func TestCancelAwait(t *testing.T) {
 	for _, call := range []string{"fetch a", "open a", "load a", "verify a"} {
 		t.Run(call, func(t *testing.T) {
-			bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+			synctest.Test(t, func(t *testing.T) {
+				s, f := start(t, 0)
 				hold := make(chan struct{})
 				f.set(func() { f.hold[call] = hold })
 				stays := make(chan error, 1)
@@ -260,7 +273,8 @@ func TestCancelAwait(t *testing.T) {
 		})
 	}
 	t.Run("alone", func(t *testing.T) {
-		bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+		synctest.Test(t, func(t *testing.T) {
+			s, f := start(t, 0)
 			f.set(func() { f.hold["load a"] = make(chan struct{}) })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -314,10 +328,41 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// TestStopBetweenOpenAndLoad: files that are opened while the set stops are
+// closed, and not loaded.
+func TestStopBetweenOpenAndLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newLoader(t, 0)
+		hold := make(chan struct{})
+		f.deaf, f.hold["open a"] = true, hold
+		s := versions.New(versions.Config{Linger: linger, Loader: f})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		s.Want("m", []versions.Key{key("a")}, false)
+		pass(time.Minute)
+		stop()
+		pass(time.Minute)
+		select {
+		case <-ended:
+			t.Fatal("Run ended before the loader did")
+		default:
+		}
+		close(hold)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if f.opened != 0 || f.called("open a") != 1 || f.called("load a") != 0 {
+			t.Errorf("%d versions are open after %v", f.opened, f.calls)
+		}
+	})
+}
+
 // TestUnloadIsRepeated: a version that cannot be unloaded stays, and is tried
 // again.
 func TestUnloadIsRepeated(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		f.set(func() { f.fail["unload a"] = errors.New("busy") })
 		s.Want("m", []versions.Key{key("a")}, false)
 		await(t, s, f, key("a"))()

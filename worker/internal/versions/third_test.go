@@ -11,7 +11,8 @@ import (
 )
 
 func TestTwoAtMost(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		// The loader checks that there are never three.
 		digests := []string{"a", "b", "c", "d", "e"}
 		for i := range digests[1:] {
@@ -32,7 +33,8 @@ func TestTwoAtMost(t *testing.T) {
 // TestThirdWaits: a third version comes in when one that is not wanted is not
 // used any more, and that one takes no new requests meanwhile.
 func TestThirdWaits(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		s.Want("m", []versions.Key{key("a"), key("b")}, true)
 		pass(time.Minute)
 		release := acquire(t, s, f, key("a"))
@@ -60,7 +62,8 @@ func TestThirdWaits(t *testing.T) {
 // TestThirdGivesUp: when the third one is not wanted any more, the other one
 // takes requests as before.
 func TestThirdGivesUp(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		s.Want("m", []versions.Key{key("a"), key("b")}, true)
 		pass(time.Minute)
 		release := acquire(t, s, f, key("a"))
@@ -75,7 +78,8 @@ func TestThirdGivesUp(t *testing.T) {
 }
 
 func TestLingerEndsForThird(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		s.Want("m", []versions.Key{key("a"), key("b")}, true)
 		pass(time.Minute)
 		acquire(t, s, f, key("a"))()
@@ -92,7 +96,8 @@ func TestLingerEndsForThird(t *testing.T) {
 // TestTwoUnwanted: versions that are only asked for take turns in the second
 // place.
 func TestTwoUnwanted(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		s.Want("m", []versions.Key{key("a")}, false)
 		pass(time.Minute)
 		release := await(t, s, f, key("b"))
@@ -124,7 +129,8 @@ func TestTwoUnwanted(t *testing.T) {
 // TestThirdIsNotAwaited: those that wait for a version which becomes a third are
 // told so.
 func TestThirdIsNotAwaited(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, s *versions.Set, f *loader) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 0)
 		f.set(func() { f.hold["fetch c"] = make(chan struct{}) })
 		s.Want("m", []versions.Key{key("a")}, false)
 		got := make(chan error, 1)
