@@ -101,7 +101,7 @@ func TestDrainingGoesFirst(t *testing.T) {
 		}
 		s.Want("b", nil, false)
 		wantEach(s, false, "c") // which is enough, as b is not wanted
-		pass(5 * time.Second)
+		await(t, s, f, of("c"))()
 		s.Want("c", nil, false)
 		await(t, s, f, of("d"))() // a is the least recently used one, but c is not wanted
 		if got := f.loads(); got != "[a b -b c -c d]" {
