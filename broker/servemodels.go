@@ -12,6 +12,10 @@ import (
 )
 
 const (
+	// overlap is above the time between the server's choice of whom a request goes
+	// to and its delivery. A request for which the only subscription ends in between
+	// finds nobody.
+	overlap = 50 * time.Millisecond
 	// drainPoll is above the interval in which the library looks whether a
 	// subscription that drains has nothing left.
 	drainPoll = time.Second
@@ -39,20 +43,44 @@ func (s *Service) SetModels(ctx context.Context, models []ServedModel) error {
 		return fmt.Errorf("set models of the service: %w", err)
 	}
 	session := s.conn.nc.Stats().Reconnects
-	old, err := s.replaceModels(models)
+	replaced, err := s.replaceModels(models)
 	if err != nil {
 		return fmt.Errorf("set models of the service: %w", err)
 	}
-	// The server takes the subscriptions and their ends in order, so it never has
-	// none of a model that stays.
-	if old != nil {
-		err = old.Stop()
+	if replaced {
+		err = errors.Join(s.conn.flush(ctx), s.overlap(ctx), s.stopReplaced())
 		s.exorcise(session)
 	}
 	if err = errors.Join(err, s.conn.flush(ctx)); err != nil {
 		return fmt.Errorf("set models of the service: %w", err)
 	}
 	return nil
+}
+
+// overlap waits while both the new and the replaced endpoints are in the queue
+// groups.
+func (s *Service) overlap(ctx context.Context) error {
+	timer := time.NewTimer(overlap)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.life.Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// stopReplaced ends the endpoints that replaceModels left.
+func (s *Service) stopReplaced() error {
+	s.mu.Lock()
+	old := s.replaced
+	s.replaced = nil
+	s.mu.Unlock()
+	if old == nil {
+		return nil // by Drain or Close
+	}
+	return old.Stop()
 }
 
 // checkModels checks what is served.
@@ -73,23 +101,24 @@ func (s *Service) checkModels(models []ServedModel) error {
 	return nil
 }
 
-// replaceModels registers the endpoints of models, none after Drain, and returns
-// the service that had those before, which is to be stopped; nil: none had.
-func (s *Service) replaceModels(models []ServedModel) (old micro.Service, err error) {
+// replaceModels registers the endpoints of models, none after Drain, and reports
+// whether there were some before, which are s.replaced then.
+func (s *Service) replaceModels(models []ServedModel) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drained {
-		return nil, nil
+		return false, nil
 	}
 	var svc micro.Service
 	if len(models) > 0 {
+		var err error
 		svc, err = s.addService(func(svc micro.Service) error { return s.registerModels(svc, models) })
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 	}
-	old, s.models = s.models, svc
-	return old, nil
+	s.replaced, s.models = s.models, svc
+	return s.replaced != nil, nil
 }
 
 func (s *Service) registerModels(svc micro.Service, models []ServedModel) error {
