@@ -16,9 +16,9 @@ const (
 	// to and its delivery. A request for which the only subscription ends in between
 	// finds nobody.
 	overlap = 50 * time.Millisecond
-	// drainPoll is above the interval in which the library looks whether a
-	// subscription that drains has nothing left.
-	drainPoll = time.Second
+	// drainPoll is well above the interval in which the library looks whether a
+	// subscription that drains has nothing left, 100 ms.
+	drainPoll = 500 * time.Millisecond
 	// drainBlind is above the time for which it waits for a server that is away.
 	drainBlind = requestTimeout + drainPoll
 )
@@ -30,9 +30,10 @@ const (
 // leaves which have arrived are still delivered, the last of them maybe a moment
 // after SetModels returns. Statistics of the endpoints begin anew.
 //
-// Without a connection it waits for one until ctx ends. After another error than
-// that of a bad model the change may have been made, and the server may not know
-// it yet; the same call again settles it. After Drain or Close it does nothing.
+// Without a connection, and when it is lost meanwhile, it waits for one until ctx
+// ends. After another error than that of a bad model the change may have been
+// made, and the server may not know it yet; the same call again settles it. After
+// Drain or Close it does nothing.
 func (s *Service) SetModels(ctx context.Context, models []ServedModel) error {
 	if err := s.checkModels(models); err != nil {
 		return fmt.Errorf("set models of the service: %w", err)
@@ -42,19 +43,34 @@ func (s *Service) SetModels(ctx context.Context, models []ServedModel) error {
 	if err := awaitConnected(ctx, s.conn.nc); err != nil {
 		return fmt.Errorf("set models of the service: %w", err)
 	}
-	session := s.conn.nc.Stats().Reconnects
 	replaced, err := s.replaceModels(models)
 	if err != nil {
 		return fmt.Errorf("set models of the service: %w", err)
 	}
 	if replaced {
-		err = errors.Join(s.conn.flush(ctx), s.overlap(ctx), s.stopReplaced())
+		err = errors.Join(s.settle(ctx), s.overlap(ctx))
+		session := s.conn.nc.Stats().Reconnects
+		err = errors.Join(err, s.stopReplaced())
 		s.exorcise(session)
 	}
-	if err = errors.Join(err, s.conn.flush(ctx)); err != nil {
+	if err = errors.Join(err, s.settle(ctx)); err != nil {
 		return fmt.Errorf("set models of the service: %w", err)
 	}
 	return nil
+}
+
+// settle returns when the server knows the subscriptions there are. It hears of
+// them again with every new connection.
+func (s *Service) settle(ctx context.Context) error {
+	for {
+		err := awaitConnected(ctx, s.conn.nc)
+		if err != nil {
+			return err
+		}
+		if err = s.conn.flush(ctx); err == nil || ctx.Err() != nil || s.life.Err() != nil {
+			return err
+		}
+	}
 }
 
 // overlap waits while both the new and the replaced endpoints are in the queue
@@ -155,12 +171,14 @@ func (s *Service) exorcise(session uint64) {
 		return // the connection ends next
 	}
 	s.ghosts.Go(func() {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-s.life.Done():
-			return
-		case <-timer.C:
+		ticker := time.NewTicker(wait)
+		defer ticker.Stop()
+		for again := true; again; again = !nc.IsConnected() {
+			select {
+			case <-s.life.Done():
+				return
+			case <-ticker.C:
+			}
 		}
 		if nc.Stats().Reconnects == session {
 			return
