@@ -53,6 +53,12 @@ func newShop(t *testing.T, server *broker.Server, options ...nats.Option) *shop 
 func spelling(tb testing.TB, version, text string) fstest.MapFS {
 	tb.Helper()
 	config, tensors := spellerParts(text, version)
+	return speltWith(tb, config, text, tensors)
+}
+
+// speltWith is the directory of a speller with these tensors.
+func speltWith(tb testing.TB, config, text string, tensors []safetensors.Values) fstest.MapFS {
+	tb.Helper()
 	var file bytes.Buffer
 	if err := safetensors.Write(&file, tensors, nil); err != nil {
 		tb.Fatal(err)
