@@ -70,15 +70,16 @@ func keyAt(model string, ref registry.Ref, own versions.Key) (versions.Key, bool
 // same reports whether two routes are alike.
 func (rt *route) same(o *route) bool {
 	return rt.shown == o.shown && rt.active == o.active && rt.own == o.own && rt.leaving == o.leaving &&
-		revision(rt.deployment) == revision(o.deployment) && maps.Equal(rt.named, o.named)
+		sameRecord(rt.deployment, o.deployment) && maps.Equal(rt.named, o.named)
 }
 
-// revision tells records of a model's deployment apart.
-func revision(d *registry.Deployment) uint64 {
-	if d == nil {
-		return 0
+// sameRecord reports whether two are one record, nil being none. A bucket that was
+// made anew counts its revisions from 1 again.
+func sameRecord(a, b *registry.Deployment) bool {
+	if a == nil || b == nil {
+		return a == b
 	}
-	return d.Revision
+	return a.Revision == b.Revision && a.Stored.Equal(b.Stored)
 }
 
 // same reports whether two tables are alike.

@@ -190,7 +190,7 @@ func (f *follower) follow(d *registry.Deployment) {
 	if s := f.stages[d.Model]; s.since.IsZero() || s.Stage != d.Stage() {
 		f.stages[d.Model] = stage{d.Stage(), time.Now()}
 	}
-	if before != nil && before.Revision == d.Revision {
+	if sameRecord(before, d) {
 		return
 	}
 	w := f.worker
@@ -223,6 +223,9 @@ func (f *follower) settle(ctx context.Context) {
 	}
 	if err := f.offer(ctx, old, next); err != nil {
 		f.unset = true
+		if ctx.Err() != nil {
+			return
+		}
 		f.log.Warn("models not offered yet", slog.Any("error", err))
 		return
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -140,6 +141,9 @@ type live struct {
 	stepsDesc   *prometheus.Desc
 	rowsDesc    *prometheus.Desc
 	paddedDesc  *prometheus.Desc
+
+	mu         sync.Mutex
+	last, gone map[cellName]cellCount // as they were, and of versions that have gone
 }
 
 // newLive returns the collector of w's live figures.
@@ -158,6 +162,7 @@ func newLive(w *Worker) *live {
 		tokensDesc:  desc("cellmq_tokens_total", "Tokens emitted."),
 		stepsDesc:   desc("cellmq_steps_total", "Steps run.", "model", "cell"),
 		rowsDesc:    desc("cellmq_rows_total", "Rows run.", "model", "cell"),
+		gone:        map[cellName]cellCount{},
 		paddedDesc:  desc("cellmq_padded_rows_total", "Rows computed that were no request's."),
 	}
 }
@@ -190,10 +195,42 @@ func (l *live) Collect(ch chan<- prometheus.Metric) {
 	stats := l.stats()
 	counter(l.tokensDesc, stats.Tokens)
 	counter(l.paddedDesc, stats.PaddedRows)
-	for _, c := range stats.Cells {
-		counter(l.stepsDesc, c.Steps, c.Program, c.Cell)
-		counter(l.rowsDesc, c.Rows, c.Program, c.Cell)
+	for name, c := range l.ever(stats.Cells) {
+		counter(l.stepsDesc, c.steps, name.model, name.cell)
+		counter(l.rowsDesc, c.rows, name.model, name.cell)
 	}
+}
+
+// cellName names a cell of a model, of all its versions.
+type cellName struct{ model, cell string }
+
+// cellCount counts what a cell ran.
+type cellCount struct{ steps, rows uint64 }
+
+// ever returns the counts of cells since the worker started: those of versions that
+// were unloaded stay in them, as of the last time somebody asked.
+func (l *live) ever(cells []cellrt.CellStats) map[cellName]cellCount {
+	now := map[cellName]cellCount{}
+	for _, c := range cells {
+		name := cellName{c.Program, c.Cell}
+		sum := now[name]
+		now[name] = cellCount{sum.steps + c.Steps, sum.rows + c.Rows}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, last := range l.last {
+		if n := now[name]; n.steps < last.steps || n.rows < last.rows { // a version has gone
+			gone := l.gone[name]
+			l.gone[name] = cellCount{gone.steps + last.steps - min(n.steps, last.steps), gone.rows + last.rows - min(n.rows, last.rows)}
+		}
+	}
+	l.last = now
+	out := map[cellName]cellCount{}
+	for name, n := range now {
+		gone := l.gone[name]
+		out[name] = cellCount{n.steps + gone.steps, n.rows + gone.rows}
+	}
+	return out
 }
 
 // countPaths counts the runs of each path.
