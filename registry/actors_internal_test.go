@@ -184,6 +184,9 @@ func follows(t *testing.T, d, n *Deployment) {
 	if n.Rule().From.Before(d.Rule().From) {
 		t.Errorf("%d: rule from %v after one from %v", n.Revision, n.Rule().From, d.Rule().From)
 	}
+	if n.Phase == Loading && !n.Rule().same(d.Rule()) {
+		t.Errorf("%d: loading moves the rule: %s, then %s", n.Revision, state(d), state(n))
+	}
 	if n.Rule().same(d.Rule()) != n.Rule().From.Equal(d.Rule().From) {
 		t.Errorf("%d: rule %+v after %+v", n.Revision, n.Rule(), d.Rule())
 	}
