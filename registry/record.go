@@ -16,6 +16,9 @@ const deploymentBytes = 64 << 10
 // readList reads a list and stops at one too many, so that a record cannot make a
 // list that is much larger than itself.
 func readList[T any](b []byte, most int) ([]T, error) {
+	if string(b) == "null" {
+		return nil, nil
+	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if start, err := d.Token(); err != nil || start != json.Delim('[') {
