@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,10 +32,6 @@ const Lead = 3 * time.Second
 // DefaultWatch is how long a new version is watched unless an operator says
 // otherwise.
 const DefaultWatch = time.Minute
-
-// ErrNothing: there is nothing to begin, to promote or to go back to. The
-// deployment is as it was.
-var ErrNothing = errors.New("nothing to do")
 
 // Ref names a version of a model. The zero Ref is what each worker has of its own,
 // of the zoo or of a local directory, or nothing.

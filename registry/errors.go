@@ -37,4 +37,7 @@ var (
 	ErrUnderWay = errors.New("a deployment is under way")
 	// ErrThird: two other versions of the model are loaded somewhere.
 	ErrThird = errors.New("two versions are live")
+	// ErrNothing: there is nothing to begin, to promote or to go back to. The
+	// deployment is as it was.
+	ErrNothing = errors.New("nothing to do")
 )

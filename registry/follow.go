@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -130,7 +131,7 @@ func (r *Registry) lastGood(ctx context.Context, model string) (last *Deployment
 func (r *Registry) heal(ctx context.Context, d *Deployment, revision uint64) *Deployment {
 	n := d.over(revision)
 	if err := r.Write(ctx, n); err != nil && !errors.Is(err, ErrConflict) {
-		r.log.WarnContext(ctx, "deployment not written again over a malformed record", "model", d.Model, "error", err)
+		r.log.LogAttrs(ctx, slog.LevelWarn, "deployment not written again over a malformed record", slog.String("model", d.Model), slog.Any("error", err))
 	}
 	n.Stored = d.Stored // its rule does not need it
 	return n

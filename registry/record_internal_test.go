@@ -108,15 +108,20 @@ func TestHostileDeployments(t *testing.T) {
 	}
 }
 
-// allocates wants read to allocate in proportion to what it reads.
+// allocates wants read to allocate in proportion to what it reads. What else runs
+// in the process allocates too, so the least of three counts.
 func allocates(t *testing.T, times int, b []byte, read func()) {
 	t.Helper()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	read()
-	runtime.ReadMemStats(&after)
-	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(times*len(b)+64<<10); got > most {
-		t.Errorf("%d bytes allocated for %d, at most %d wanted", got, len(b), most)
+	least := ^uint64(0)
+	for range 3 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		read()
+		runtime.ReadMemStats(&after)
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+	}
+	if most := uint64(times*len(b) + 64<<10); least > most {
+		t.Errorf("%d bytes allocated for %d, at most %d wanted", least, len(b), most)
 	}
 }
 

@@ -182,7 +182,7 @@ func (d *Deployment) refuse(reason, by string) *Deployment {
 		n.Refused = slices.DeleteFunc(n.Refused, bad.same)
 		n.Refused = slices.Insert(n.Refused, 0, bad)
 		n.Refused = n.Refused[:min(len(n.Refused), maxRefused)]
-		if n.Previous.same(bad) || d.Phase == Watching {
+		if n.Previous.same(bad) {
 			n.Previous = n.Active
 		}
 		n.Reason = text(reason, maxReason)

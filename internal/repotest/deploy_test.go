@@ -11,10 +11,11 @@ import (
 
 // TestSettingsExist wants every CELLMQ_ variable that a document or a file for
 // deployment names to be one that the worker reads. CELLMQ_IMAGE and
-// CELLMQ_BINARY belong to the compose files and the stack test.
+// CELLMQ_BINARY belong to the compose files and the stack test, CELLMQ_WORKERS is
+// a bucket.
 func TestSettingsExist(t *testing.T) {
 	t.Parallel()
-	known := map[string]bool{"CELLMQ_IMAGE": true, "CELLMQ_BINARY": true}
+	known := map[string]bool{"CELLMQ_IMAGE": true, "CELLMQ_BINARY": true, "CELLMQ_WORKERS": true}
 	for _, s := range worker.Settings() {
 		known[s.Variable] = true
 	}
