@@ -11,7 +11,19 @@ type Row struct {
 type Backend interface {
 	// Load packs the program's weights and allocates an arena of slots
 	// sequence states. It fails when the program uses what the device lacks.
+	// The executable keeps nothing of the program's weights: their memory may
+	// go, or hold something else, once Load has returned.
 	Load(p *Program, slots int) (Executable, error)
+}
+
+// Sizer is a [Backend] that knows what a program takes before it is loaded.
+type Sizer interface {
+	// Size returns how many bytes of packed weights and of arena Load(p, slots)
+	// would take at most: exactly that many where the backend holds no equal
+	// weights yet, and where no two tensors of the program are equal. What runners
+	// and the loading itself need for a while is not in it. It packs nothing, and
+	// fails where Load would.
+	Size(p *Program, slots int) (weights, state int64, err error)
 }
 
 // Executable is a program loaded on a device, together with the arena that
@@ -23,8 +35,14 @@ type Executable interface {
 	NewRunner() Runner
 	// StateBytes returns the size of the arena in bytes.
 	StateBytes() int64
-	// WeightBytes returns the size of the packed weights in bytes.
+	// WeightBytes returns the size of the packed weights in bytes, the sum of
+	// the blocks'.
 	WeightBytes() int64
+	// Blocks yields each piece of the packed weights once, with its size in
+	// bytes. An executable may share a block with others of its backend: the
+	// block has the same id, a comparable value, in all of them, and no two
+	// blocks have the same. An id that is kept may keep the block's memory.
+	Blocks(yield func(id any, bytes int64) bool)
 }
 
 // Runner runs batches, one at a time.

@@ -51,6 +51,8 @@ func (b *fakeBackend) NewRunner() cellrt.Runner {
 func (b *fakeBackend) StateBytes() int64  { return 1 }
 func (b *fakeBackend) WeightBytes() int64 { return 2 }
 
+func (b *fakeBackend) Blocks(yield func(any, int64) bool) { yield(b, 2) }
+
 // started tells whether a node of a sequence has been given to a runner.
 func (b *fakeBackend) started(number int32) bool {
 	b.mu.Lock()

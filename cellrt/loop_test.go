@@ -17,6 +17,7 @@ func (b idleBackend) NewRunner() cellrt.Runner                             { ret
 func (idleBackend) StateBytes() int64                                      { return 0 }
 func (idleBackend) SetThreads(int)                                         {}
 func (idleBackend) WeightBytes() int64                                     { return 0 }
+func (idleBackend) Blocks(func(any, int64) bool)                           {}
 func (idleBackend) Run(_ *cellrt.Cell, rows []cellrt.Row, _ []cellrt.Output) int {
 	return len(rows)
 }

@@ -24,6 +24,7 @@ func (b *clockedBackend) NewRunner() cellrt.Runner                             {
 func (b *clockedBackend) SetThreads(int)                                       {}
 func (b *clockedBackend) StateBytes() int64                                    { return 0 }
 func (b *clockedBackend) WeightBytes() int64                                   { return 0 }
+func (b *clockedBackend) Blocks(func(any, int64) bool)                         {}
 
 func (b *clockedBackend) Run(_ *cellrt.Cell, rows []cellrt.Row, _ []cellrt.Output) int {
 	slots := map[int32]bool{}

@@ -102,7 +102,7 @@ func (s *Scheduler) Stats() Stats {
 		stats.Running += m.sequences
 		ms := ModelStats{Program: m.program.Name, Slots: m.arena.slots(), Free: m.arena.available()}
 		if m.executable != nil {
-			ms.StateBytes, ms.WeightBytes = m.executable.StateBytes(), m.executable.WeightBytes()
+			ms.WeightBytes, ms.StateBytes = m.Bytes()
 		}
 		stats.Models = append(stats.Models, ms)
 		for _, q := range m.queues {

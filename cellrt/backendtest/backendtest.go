@@ -31,6 +31,7 @@ func Run(t *testing.T, weights cellrt.Weights, open func(testing.TB) cellrt.Back
 	t.Run("negative index loads zeros", func(t *testing.T) { testNegativeLoad(t, weighted) })
 	t.Run("loads come before later stores", func(t *testing.T) { testStoreOrder(t, weighted) })
 	t.Run("poisoned row", func(t *testing.T) { testPoisonedRow(t, weighted) })
+	t.Run("weights may change", func(t *testing.T) { testWeightsMayChange(t, weighted) })
 	t.Run("greedy", func(t *testing.T) { testGreedy(t, weighted) })
 }
 
@@ -78,7 +79,8 @@ func load(t *testing.T, open func(testing.TB) cellrt.Backend, r *rand.Rand, s si
 // loadModel loads a model.
 func loadModel(t *testing.T, open func(testing.TB) cellrt.Backend, m *model, slots int) loaded {
 	t.Helper()
-	x, err := open(t).Load(m.program, slots)
+	b := open(t)
+	x, err := b.Load(m.program, slots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,12 +88,7 @@ func loadModel(t *testing.T, open func(testing.TB) cellrt.Backend, m *model, slo
 	if !ok {
 		t.Fatalf("%T does not implement Inspector", x)
 	}
-	if want := int64(slots) * int64(m.layout.Size()) * 4; x.StateBytes() < want {
-		t.Errorf("%d bytes of state, want at least %d", x.StateBytes(), want)
-	}
-	if x.WeightBytes() <= 0 {
-		t.Errorf("%d bytes of weights", x.WeightBytes())
-	}
+	checkSizes(t, b, m.program, x, slots)
 	return loaded{model: m, Inspector: inspector, runner: x.NewRunner()}
 }
 

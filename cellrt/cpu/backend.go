@@ -61,12 +61,14 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Backend computes on the CPU, without C libraries. It implements
-// [cellrt.Backend] and is safe for concurrent use.
+// Backend computes on the CPU, without C libraries. Programs that it has loaded
+// share what is equal of their weights. It implements [cellrt.Backend] and
+// [cellrt.Sizer] and is safe for concurrent use.
 type Backend struct {
 	cfg    Config
 	table  *kernel.Table
 	failed error // why there is no table
+	shares shares
 }
 
 // New returns a backend. A tier that this build or machine lacks is reported by
@@ -86,38 +88,52 @@ func (b *Backend) ISA() string {
 	return b.table.Name
 }
 
-// Load packs a program's weights, of which it keeps no reference but to
-// embedding tables and biases, and allocates its arena. It fails when the arena
-// would be larger than MaxStateBytes, when the configured tier is not available,
-// and when 8-bit weights are asked for and a matrix has more inputs than 131,072
-// (2^17), whose sum would not fit.
+// Load packs a program's weights, of which it keeps no reference, and allocates
+// its arena. Weights that a loaded program has already are not packed again. It
+// fails when the arena would be larger than MaxStateBytes, when the configured
+// tier is not available, and when 8-bit weights are asked for and a matrix has
+// more inputs than 131,072 (2^17), whose sum would not fit.
 func (b *Backend) Load(p *cellrt.Program, slots int) (cellrt.Executable, error) {
-	if b.failed != nil {
-		return nil, b.failed
-	}
-	format, err := formatOf(p.Weights)
+	format, err := b.check(p, slots)
 	if err != nil {
 		return nil, err
+	}
+	c := newCompiler(b, format, p.Layout)
+	c.shares = &b.shares
+	x := &executable{cfg: b.cfg, table: b.table, format: format, layout: p.Layout}
+	if x.cells, err = c.compileAll(p.Cells); err != nil {
+		return nil, err
+	}
+	x.arena = make([]float32, slots*p.Layout.Size())
+	x.weightBytes, x.blocks = c.bytes, c.blocks
+	return x, nil
+}
+
+// Size implements [cellrt.Sizer]: it compiles the program without packing.
+func (b *Backend) Size(p *cellrt.Program, slots int) (weights, state int64, err error) {
+	format, err := b.check(p, slots)
+	if err != nil {
+		return 0, 0, err
+	}
+	c := newCompiler(b, format, p.Layout)
+	if _, err := c.compileAll(p.Cells); err != nil {
+		return 0, 0, err
+	}
+	return c.bytes, int64(slots) * int64(p.Layout.Size()) * 4, nil
+}
+
+// check returns the format of a program's weights, if the backend has it and
+// the arena is not too large.
+func (b *Backend) check(p *cellrt.Program, slots int) (kernel.Format, error) {
+	if b.failed != nil {
+		return 0, b.failed
 	}
 	size := int64(p.Layout.Size()) * 4
 	most := min(b.cfg.MaxStateBytes, math.MaxInt)
 	if slots < 1 || size > 0 && int64(slots) > most/size {
-		return nil, fmt.Errorf("%d slots of %d bytes: want at least one and %d bytes in all at most", slots, size, most)
+		return 0, fmt.Errorf("%d slots of %d bytes: want at least one and %d bytes in all at most", slots, size, most)
 	}
-	x := &executable{cfg: b.cfg, table: b.table, format: format, layout: p.Layout, arena: make([]float32, slots*p.Layout.Size())}
-	c := compiler{
-		table: b.table, format: format, layout: p.Layout, foldBytes: b.cfg.FoldBytes,
-		packed: map[packKey]*packedMatrix{}, embeddings: map[*cellrt.Matrix]bool{},
-	}
-	for _, cell := range p.Cells {
-		compiled, err := c.compile(cell)
-		if err != nil {
-			return nil, fmt.Errorf("cell %s: %w", cell.Name, err)
-		}
-		x.cells = append(x.cells, compiled)
-	}
-	x.weightBytes = c.bytes
-	return x, nil
+	return formatOf(p.Weights)
 }
 
 // formatOf returns the kernels' name of a weight type.
@@ -141,7 +157,8 @@ type executable struct {
 	layout      *cellrt.Layout
 	arena       []float32
 	cells       []*compiledCell // by Cell.Index
-	weightBytes int64
+	blocks      []*block        // each one once
+	weightBytes int64           // of the blocks
 }
 
 // StateBytes implements [cellrt.Executable].
@@ -149,6 +166,15 @@ func (x *executable) StateBytes() int64 { return int64(len(x.arena)) * 4 }
 
 // WeightBytes implements [cellrt.Executable].
 func (x *executable) WeightBytes() int64 { return x.weightBytes }
+
+// Blocks implements [cellrt.Executable].
+func (x *executable) Blocks(yield func(id any, bytes int64) bool) {
+	for _, b := range x.blocks {
+		if !yield(b, b.bytes) {
+			return
+		}
+	}
+}
 
 // NewRunner implements [cellrt.Executable].
 func (x *executable) NewRunner() cellrt.Runner {

@@ -8,15 +8,38 @@ import (
 )
 
 // compiler turns the cells of one program into steps. Weights that several
-// cells use are packed once.
+// cells use are packed once. Without shares it only finds out sizes: it packs
+// nothing, and the steps cannot run.
 type compiler struct {
 	table      *kernel.Table
 	format     kernel.Format
 	layout     *cellrt.Layout
 	foldBytes  int64
-	packed     map[packKey]*packedMatrix
-	embeddings map[*cellrt.Matrix]bool // counted in bytes
-	bytes      int64                   // weights kept so far
+	shares     *shares
+	packed     map[packKey]*block
+	embeddings map[*cellrt.Matrix]*block
+	blocks     []*block // that steps hold
+	held       map[*block]bool
+	bytes      int64 // of blocks
+}
+
+func newCompiler(b *Backend, format kernel.Format, layout *cellrt.Layout) *compiler {
+	return &compiler{
+		table: b.table, format: format, layout: layout, foldBytes: b.cfg.FoldBytes,
+		packed: map[packKey]*block{}, embeddings: map[*cellrt.Matrix]*block{}, held: map[*block]bool{},
+	}
+}
+
+func (c *compiler) compileAll(cells []*cellrt.Cell) ([]*compiledCell, error) {
+	var all []*compiledCell
+	for _, cell := range cells {
+		compiled, err := c.compile(cell)
+		if err != nil {
+			return nil, fmt.Errorf("cell %s: %w", cell.Name, err)
+		}
+		all = append(all, compiled)
+	}
+	return all, nil
 }
 
 // cellCompiler is the compiler's state for one cell.
@@ -62,8 +85,9 @@ func (c *compiler) compile(cell *cellrt.Cell) (*compiledCell, error) {
 	var lookups []step
 	for _, e := range embeds {
 		if cc.uses[e.Out] > 0 {
-			c.keepEmbedding(e.Table)
-			lookups = append(lookups, &embedStep{op: e})
+			lookups = append(lookups, &embedStep{
+				id: e.ID, out: e.Out, width: e.Table.Cols, table: c.keepEmbedding(e.Table),
+			})
 		}
 	}
 	cc.out.steps = append(lookups, cc.out.steps...)
@@ -156,18 +180,4 @@ func (c *cellCompiler) step(i int, op cellrt.Op) (step, error) {
 func (c *cellCompiler) place(f cellrt.FieldID) place {
 	field := c.layout.Field(f)
 	return place{name: field.Name, offset: c.layout.Offset(f), count: field.Count, width: field.Width}
-}
-
-// keep counts a vector or table that a step holds.
-func (c *compiler) keep(v []float32) []float32 {
-	c.bytes += int64(len(v)) * 4
-	return v
-}
-
-// keepEmbedding counts an embedding table, which several cells may share.
-func (c *compiler) keepEmbedding(m *cellrt.Matrix) {
-	if !c.embeddings[m] {
-		c.embeddings[m] = true
-		c.keep(m.Data)
-	}
 }

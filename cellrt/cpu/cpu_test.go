@@ -108,6 +108,11 @@ func decode(tb testing.TB, cfg cpu.Config, p *cellrt.Program, rows, steps int) [
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return decodeOn(x, p, rows, steps)
+}
+
+// decodeOn is decode on an executable of the program.
+func decodeOn(x cellrt.Executable, p *cellrt.Program, rows, steps int) []cellrt.Output {
 	runner := x.NewRunner()
 	batch, out := make([]cellrt.Row, rows), make([]cellrt.Output, rows)
 	for i := range batch {

@@ -10,7 +10,9 @@ import (
 // linearStep multiplies by a matrix and applies an activation. A piece of it
 // is a panel.
 type linearStep struct {
-	op      cellrt.Linear
+	out     cellrt.Value
+	width   int // of out
+	act     cellrt.Activation
 	bias    []float32 // by packed column; zeros when the operation has none
 	parts   []linearPart
 	weights int
@@ -24,7 +26,7 @@ type linearPart struct {
 
 func (c *cellCompiler) linear(op cellrt.Linear) (step, error) {
 	w := op.Weight
-	s := &linearStep{op: op, weights: w.Rows * w.Cols}
+	s := &linearStep{out: op.Out, width: w.Rows, act: op.Act, weights: w.Rows * w.Cols}
 	from := 0
 	for _, v := range op.In {
 		k := c.cell.Width(v)
@@ -32,7 +34,7 @@ func (c *cellCompiler) linear(op cellrt.Linear) (step, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.parts = append(s.parts, linearPart{matrix: c.keepMatrix(m), input: c.input(v)})
+		s.parts = append(s.parts, linearPart{matrix: c.hold(m).matrix, input: c.input(v)})
 		from += k
 	}
 	bias := op.Bias
@@ -48,8 +50,8 @@ func (s *linearStep) run(b *batch) {
 		b.prepare(&s.parts[i].input)
 	}
 	work := b.product(s.weights)
-	if s.op.Act == cellrt.Tanh {
-		work += int64(len(b.rows)) * int64(s.op.Weight.Rows*activationWork)
+	if s.act == cellrt.Tanh {
+		work += int64(len(b.rows)) * int64(s.width*activationWork)
 	}
 	b.do(s, len(s.parts[0].matrix.Panels), work)
 }
@@ -57,15 +59,15 @@ func (s *linearStep) run(b *batch) {
 // pieces computes panels. The output's rows have room for whole ones.
 func (s *linearStep) pieces(b *batch, _, first, last int) {
 	n, from := len(b.rows), first*b.table.Width
-	y := b.value(s.op.Out).From(from)
+	y := b.value(s.out).From(from)
 	init := kernel.Rows{Data: s.bias[from:]}
 	for i := range s.parts {
 		p := &s.parts[i]
 		p.matrix.Product(y, init, b.source(&p.input), n, first, last)
 		init = y
 	}
-	if s.op.Act == cellrt.Tanh {
-		width := min(last*b.table.Width, s.op.Weight.Rows) - from
+	if s.act == cellrt.Tanh {
+		width := min(last*b.table.Width, s.width) - from
 		for r := range n {
 			b.table.Tanh(y.Row(r, width))
 		}

@@ -17,7 +17,7 @@ type folded struct {
 
 // fold makes the table of a step whose first part is p, packed as m, if its
 // input is an embedding and the table is small enough.
-func (c *cellCompiler) fold(s *recurrentStep, p part, m *packedMatrix) bool {
+func (c *cellCompiler) fold(s *recurrentStep, p part, m *kernel.Matrix) bool {
 	embed, ok := c.embeds[p.x]
 	stride := len(m.Panels) * c.table.Width
 	if !ok || int64(embed.Table.Rows) > c.foldBytes/(int64(stride)*4) {
@@ -25,6 +25,11 @@ func (c *cellCompiler) fold(s *recurrentStep, p part, m *packedMatrix) bool {
 	}
 	c.uses[p.x]--
 	t := embed.Table
+	s.fold = folded{id: embed.ID, stride: stride, panels: p.order.count}
+	if c.shares == nil {
+		c.hold(&block{bytes: int64(t.Rows) * int64(stride) * 4})
+		return true
+	}
 	out := kernel.Rows{Data: make([]float32, t.Rows*stride), Stride: stride}
 	init := make([]float32, stride)
 	size := p.order.count * c.table.Width
@@ -35,7 +40,7 @@ func (c *cellCompiler) fold(s *recurrentStep, p part, m *packedMatrix) bool {
 	x.Reset(c.table, c.format, kernel.Rows{Data: t.Data, Stride: t.Cols}, t.Rows, t.Cols)
 	x.Prepare(0, t.Rows)
 	m.Product(out, kernel.Rows{Data: init}, &x, t.Rows, 0, len(m.Panels))
-	s.fold = folded{id: embed.ID, table: c.keep(out.Data), stride: stride, panels: p.order.count}
+	s.fold.table = c.keep(out.Data)
 	return true
 }
 

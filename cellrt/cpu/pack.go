@@ -33,16 +33,9 @@ type packKey struct {
 	hidden  int
 }
 
-// packedMatrix is a packed matrix, and whether its bytes have been counted.
-type packedMatrix struct {
-	*kernel.Matrix
-	kept bool
-}
-
-// pack returns the matrix of a key, packed at most once. A step that holds it
-// calls keepMatrix. It fails when the matrix has more inputs than the format
-// can sum.
-func (c *compiler) pack(key packKey) (*packedMatrix, error) {
+// pack returns the block of a matrix, packed at most once. A step that holds it
+// calls hold. It fails when the matrix has more inputs than the format can sum.
+func (c *compiler) pack(key packKey) (*block, error) {
 	if m := c.packed[key]; m != nil {
 		return m, nil
 	}
@@ -53,19 +46,60 @@ func (c *compiler) pack(key packKey) (*packedMatrix, error) {
 	if key.order.count > 0 {
 		panels = c.table.Interleaved(key.order.gates[:key.order.count], key.hidden)
 	}
-	w := kernel.Weights{Data: key.matrix.Data, Stride: key.matrix.Cols, From: key.from, K: key.k}
-	m := &packedMatrix{Matrix: c.table.Pack(c.format, w, panels)}
+	m := c.packPanels(key, panels)
 	c.packed[key] = m
 	return m, nil
 }
 
-// keepMatrix counts a matrix that a step holds.
-func (c *compiler) keepMatrix(m *packedMatrix) *kernel.Matrix {
-	if !m.kept {
-		m.kept = true
-		c.bytes += m.Bytes()
+func (c *compiler) packPanels(key packKey, panels []kernel.Panel) *block {
+	if c.shares == nil {
+		return matrixBlock(c.table.Outline(c.format, key.k, panels))
 	}
-	return m.Matrix
+	w := kernel.Weights{Data: key.matrix.Data, Stride: key.matrix.Cols, From: key.from, K: key.k}
+	return c.shares.get(matrixKey(c.format, w, panels), func() *block {
+		return matrixBlock(c.table.Pack(c.format, w, panels))
+	})
+}
+
+// hold notes that a step holds a block.
+func (c *compiler) hold(b *block) *block {
+	if !c.held[b] {
+		c.held[b] = true
+		c.blocks = append(c.blocks, b)
+		c.bytes += b.bytes
+	}
+	return b
+}
+
+// keep returns a vector or table with the values of v for a step to hold: v
+// itself, which nobody changes any more, unless there are such values already.
+func (c *compiler) keep(v []float32) []float32 {
+	if len(v) == 0 {
+		return nil
+	}
+	if c.shares == nil {
+		return c.hold(valuesBlock(v)).values
+	}
+	return c.hold(c.shares.get(valuesKey(v), func() *block { return valuesBlock(v) })).values
+}
+
+// keepEmbedding returns a copy of an embedding table for a step to hold.
+// Several cells may share it.
+func (c *compiler) keepEmbedding(m *cellrt.Matrix) []float32 {
+	b := c.embeddings[m]
+	switch {
+	case b != nil:
+	case c.shares == nil:
+		b = &block{bytes: int64(m.Rows) * int64(m.Cols) * 4}
+	default:
+		b = c.shares.get(valuesKey(m.Data), func() *block {
+			v := make([]float32, len(m.Data))
+			copy(v, m.Data)
+			return valuesBlock(v)
+		})
+	}
+	c.embeddings[m] = b
+	return c.hold(b).values
 }
 
 // input is a value that products read.

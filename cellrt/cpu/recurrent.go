@@ -107,18 +107,18 @@ func (c *cellCompiler) recurrent(hidden int, bias [][]float32, parts []part, g g
 		if err != nil {
 			return nil, err
 		}
-		if i == 0 && c.fold(s, p, m) {
+		if i == 0 && c.fold(s, p, m.matrix) {
 			continue
 		}
 		s.products = append(s.products, segment{
-			matrix: c.keepMatrix(m), input: c.input(p.x), column: p.column, panels: p.order.count,
+			matrix: c.hold(m).matrix, input: c.input(p.x), column: p.column, panels: p.order.count,
 		})
-		s.weights += m.K * p.order.count * hidden
+		s.weights += m.matrix.K * p.order.count * hidden
 	}
 	if s.fold.panels == s.panels {
 		s.bias = nil // it is in the table
 	}
-	c.keep(s.bias)
+	s.bias = c.keep(s.bias)
 	c.out.blockWidth = max(c.out.blockWidth, s.panels*c.table.Width)
 	return s, nil
 }

@@ -22,17 +22,19 @@ func (p *place) entry(b *batch, r, index int) []float32 {
 
 // embedStep looks up a row of a table.
 type embedStep struct {
-	op cellrt.Embed
+	id    cellrt.Arg
+	out   cellrt.Value
+	width int
+	table []float32 // rows of width values
 }
 
-func (s *embedStep) run(b *batch) { b.eachRow(s, s.op.Table.Cols*copyWork) }
+func (s *embedStep) run(b *batch) { b.eachRow(s, s.width*copyWork) }
 
 func (s *embedStep) pieces(b *batch, _, from, to int) {
-	out := b.value(s.op.Out)
-	width := s.op.Table.Cols
+	out := b.value(s.out)
 	for r := from; r < to; r++ {
-		id := b.arg(r, s.op.ID)
-		copy(out.Row(r, width), s.op.Table.Data[id*width:(id+1)*width])
+		id := b.arg(r, s.id)
+		copy(out.Row(r, s.width), s.table[id*s.width:(id+1)*s.width])
 	}
 }
 

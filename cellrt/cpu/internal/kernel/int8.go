@@ -64,10 +64,6 @@ type int8Panels struct {
 	start  []int32   // what a column's sum starts from, which undoes the inputs' excess
 }
 
-func (p *int8Panels) bytes() int64 {
-	return int64(len(p.codes)) + int64(len(p.scales))*4 + int64(len(p.start))*4
-}
-
 // packInt8 gives every output its own scale.
 func packInt8(w Weights, panels []Panel, t *Table) int8Panels {
 	if w.K > MaxInt8Inputs {

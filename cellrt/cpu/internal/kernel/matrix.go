@@ -59,7 +59,7 @@ type Matrix struct {
 
 // Pack packs the outputs that panels name, for the products of this table.
 func (t *Table) Pack(f Format, w Weights, panels []Panel) *Matrix {
-	m := &Matrix{K: w.K, Panels: panels, Format: f, table: t}
+	m := t.Outline(f, w.K, panels)
 	switch f {
 	case F32:
 		m.f32 = packF32(w, panels, t.Width)
@@ -73,9 +73,25 @@ func (t *Table) Pack(f Format, w Weights, panels []Panel) *Matrix {
 	return m
 }
 
+// Outline returns a matrix of k inputs as Pack makes it, but without weights:
+// it has sizes and an order, and no products.
+func (t *Table) Outline(f Format, k int, panels []Panel) *Matrix {
+	return &Matrix{K: k, Panels: panels, Format: f, table: t}
+}
+
 // Bytes returns the size of the packed weights.
 func (m *Matrix) Bytes() int64 {
-	return int64(len(m.f32))*4 + int64(len(m.bf16))*2 + m.int8.bytes()
+	columns, k := int64(len(m.Panels))*int64(m.table.Width), int64(m.K)
+	switch m.Format {
+	case F32:
+		return columns * k * 4
+	case BF16:
+		return columns * int64(pairCount(m.K)) * 2 * 2
+	case Int8:
+		layout := m.table.layout
+		return columns * (int64(layout.groups(m.K))*int64(layout) + 4 + 4) // codes, a scale, a start
+	}
+	panic(fmt.Sprintf("kernel: no weight format %v", m.Format))
 }
 
 // Order arranges values that belong to the outputs, for example a bias, by
