@@ -14,7 +14,8 @@ const Zero Arg = -1
 
 // Matrix is a weight matrix as PyTorch stores it: row-major, Rows outputs by
 // Cols inputs. Name is the tensor's name, for errors. The data is shared with
-// whoever built the matrix and must not change.
+// whoever built the matrix and must not change before backends have loaded it;
+// they keep nothing of it.
 type Matrix struct {
 	Name       string
 	Rows, Cols int

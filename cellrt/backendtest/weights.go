@@ -1,9 +1,9 @@
 package backendtest
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/cellmq/cellmq/cellrt"
@@ -56,7 +56,7 @@ func testWeightsMayChange(t *testing.T, open func(testing.TB) cellrt.Backend) {
 	t.Helper()
 	const slots = 4
 	for _, s := range shapes() {
-		t.Run(fmt.Sprint(s.hidden), func(t *testing.T) {
+		t.Run(strconv.Itoa(s.hidden), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(10, uint64(s.hidden)))
 			l := load(t, open, r, s, slots)
 			var rows []cellrt.Row

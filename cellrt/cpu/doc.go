@@ -40,6 +40,15 @@
 //	                            ^                             |
 //	                            +-----------------------------+
 //
+// Weights are blocks: packed matrices, biases, embedding tables, folded tables.
+// A backend knows its blocks by a SHA-256 of what they are made from (format,
+// order of panels, values), so that programs that it has loaded hold equal
+// weights once: versions of a model that differ in one matrix take the memory of
+// one, and that matrix. It knows them by weak pointers: a block goes with the
+// last executable that holds it. Hashing costs about what packing does, 0.3
+// seconds for 100 million weights on a core with SHA instructions, and what is
+// found need not be packed. Nothing of the program's own memory is kept.
+//
 // The arena is shared by the executors; each has a runner with its own
 // scratch. Rows in flight at the same time never write the same entries of a
 // slot, which is the scheduler's and the graphs' promise. Loads are copies, so
