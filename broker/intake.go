@@ -42,10 +42,18 @@ const (
 // Every credit is free, bound to a pull, or with a delivery. A pull that fails
 // or falls silent is recalled too, its queue waits with growing intervals and
 // makes sure that its consumer exists before it goes on.
+//
+// The models can change while it runs. The queues of one that leaves are recalled
+// in the same way.
 type Intake struct {
-	conn   *Conn
+	conn  *Conn
+	stats intakeCounters
+
+	mu     sync.Mutex
 	models []string
-	stats  intakeCounters
+	// changed holds a signal when models changed since it was last read.
+	// Capacity 1: more signals say nothing more.
+	changed chan struct{}
 }
 
 type intakeCounters struct {
@@ -70,10 +78,37 @@ type IntakeStats struct {
 // Intake returns an intake for models, whose stream and consumers must have
 // been ensured.
 func (c *Conn) Intake(models []string) (*Intake, error) {
-	if _, err := c.modelSubjects(models); err != nil {
-		return nil, fmt.Errorf("intake: %w", err)
+	i := &Intake{conn: c, changed: make(chan struct{}, 1)}
+	if err := i.SetModels(models); err != nil {
+		return nil, err
 	}
-	return &Intake{conn: c, models: slices.Clone(models)}, nil
+	return i, nil
+}
+
+// SetModels makes models the ones whose requests are pulled. It may be called at
+// any time, by any goroutine, and returns at once. Stream and consumers of new
+// ones must have been ensured; they are asked for requests as soon as a credit is
+// free. The queues of those that leave are asked no more; what was on its way is
+// delivered, also after SetModels has returned, and the rest stays queued.
+func (i *Intake) SetModels(models []string) error {
+	if _, err := i.conn.modelSubjects(models); err != nil {
+		return fmt.Errorf("intake: %w", err)
+	}
+	i.mu.Lock()
+	i.models = slices.Clone(models)
+	i.mu.Unlock()
+	select {
+	case i.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// wanted returns the models now.
+func (i *Intake) wanted() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.models)
 }
 
 // Stats returns the counters. It is safe for concurrent use.
@@ -87,8 +122,8 @@ func (i *Intake) Stats() IntakeStats {
 
 // Run pulls until ctx ends and hands each request to deliver, one after the
 // other. A delivery holds one of the credits until its Done is called; deliver
-// must not block. The credits must not be shared with another intake. When ctx
-// has ended, Run asks the server to send no more, delivers what was on its way,
+// must not block. The credits must not be shared with another intake, and an
+// intake runs once at a time. When ctx has ended, Run asks the server to send no more, delivers what was on its way,
 // and returns nil; nothing is delivered after that.
 func (i *Intake) Run(ctx context.Context, credits *Credits, deliver func(*Delivery)) error {
 	l := &loop{
@@ -98,11 +133,7 @@ func (i *Intake) Run(ctx context.Context, credits *Credits, deliver func(*Delive
 		done:   make(chan struct{}),
 		sweep:  1,
 	}
-	for _, m := range i.models {
-		for _, p := range priorities() {
-			l.queues = append(l.queues, &queue{model: m, priority: p, name: consumerName(m, p)})
-		}
-	}
+	l.follow()
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	return l.run(ctx)
 }
@@ -158,6 +189,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.handle(e)
 			l.handleWaiting()
 		case <-l.credits.freed:
+		case <-l.intake.changed:
+			l.follow()
 		case <-timer.C:
 			l.expire(time.Now())
 		case <-status:
@@ -255,13 +288,14 @@ func (l *loop) handle(e event) {
 	switch {
 	case e.ensured:
 		q.ensuring, q.suspect = false, false
-		if e.err != nil {
+		if e.err != nil && !q.leaving {
 			l.fail(q, e.err.Error(), e.at)
 		}
 	case e.msg == nil: // the subscription has ended; nothing comes any more
 		if q.sub == e.sub {
 			q.sub = nil
 			l.end(q)
+			l.forget()
 		}
 	case e.msg.Header != nil && e.msg.Header.Get("Status") != "" && len(e.msg.Data) == 0:
 		l.status(q, e)

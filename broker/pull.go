@@ -27,6 +27,7 @@ type queue struct {
 	sub        *subscription // nil before the first pull and after a recall
 	pull       *pull         // nil: none under way
 	recalled   bool          // sub is being drained
+	leaving    bool          // its model is wanted no more; it ends with sub
 	turn       uint64        // of the last pull
 	emptyAt    time.Time     // when it was last found empty,
 	emptySweep uint64        // and in which sweep

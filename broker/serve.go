@@ -43,11 +43,12 @@ type ServiceConfig struct {
 	Worker string
 	// Version of the software, SemVer. Default "0.0.0".
 	Version string
-	// Models get an endpoint infer.rt.<model> each.
+	// Models get an endpoint infer.rt.<model> each; see [Service.SetModels].
 	Models []ServedModel
 	// Credits bound the core requests held at once. None free: busy.
 	Credits *Credits
-	// Deliver takes a core request; it must not block. Required with Models.
+	// Deliver takes a core request; it must not block. Required with models, as
+	// Credits are.
 	Deliver func(*Delivery)
 	// Cancel handles a cancel request; it must not block. Sequence is that of
 	// the request's message in the queue as far as the client knows it, else 0.
@@ -78,58 +79,48 @@ type ServiceStats struct {
 }
 
 // Service is the worker's face in NATS: core endpoints, cancellation,
-// discovery and statistics. It is safe for concurrent use.
+// discovery and statistics. It is safe for concurrent use. Discovery shows it as
+// two instances of one name: one has the endpoints of the models, which come and
+// go with [Service.SetModels], the other all that stays.
 type Service struct {
 	conn    *Conn
 	cfg     ServiceConfig
 	decoder *decoder
-	// lookup returns a context for what a handler looks up. It ends with the
-	// service, which stop ends.
+	life    context.Context //nolint:containedctx // ends with the service
+	stop    context.CancelFunc
+	// lookup returns a context for what a handler looks up. It ends with life.
 	lookup func() (context.Context, context.CancelFunc)
-	stop   context.CancelFunc
 
 	busy, unanswerable atomic.Uint64
 	queueAway          time.Time // when the queue last failed to answer; see glance
 
-	mu     sync.Mutex
-	micro  micro.Service        // nil after Drain
-	kept   []*nats.Subscription // while draining: what is left
-	closed bool
+	changing sync.Mutex     // one change of the models at a time
+	ghosts   sync.WaitGroup // of the goroutines that look for them, see exorcise
+
+	mu      sync.Mutex
+	micro   micro.Service        // what stays; nil after Drain
+	models  micro.Service        // the models' endpoints; nil without models and after Drain
+	drained bool                 // by Drain or Close
+	kept    []*nats.Subscription // while draining: what is left
+	closed  bool
 }
 
 // Serve registers the endpoints; they are reachable when it returns.
 func (c *Conn) Serve(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 	s := &Service{conn: c, cfg: cfg, decoder: c.decoder()}
 	life, stop := context.WithCancel(context.Background())
-	s.stop = stop
+	s.life, s.stop = life, stop
 	s.lookup = func() (context.Context, context.CancelFunc) { return context.WithTimeout(life, lookupWait) }
-	if len(cfg.Models) > 0 && (cfg.Deliver == nil || cfg.Credits == nil) {
-		return nil, errors.New("serve: models need credits and a receiver of deliveries")
-	}
 	if cfg.Control != nil && !ValidClient(cfg.Worker) {
+		stop()
 		return nil, fmt.Errorf("serve: worker name %q is not [A-Za-z0-9_-]{1,%d}", cfg.Worker, maxClientName)
 	}
-	version := cfg.Version
-	orDefault(&version, defaultSemVer)
-	config := micro.Config{
-		Name:        serviceName,
-		Version:     version,
-		Description: "sequence inference by cellular batching",
-		Metadata:    map[string]string{"worker": cfg.Worker},
-		QueueGroup:  queueGroup,
-		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
-			c.log.Warn("service error", slog.String("subject", err.Subject), slog.String("error", err.Description))
-		},
-	}
-	if cfg.Stats != nil {
-		config.StatsHandler = func(*micro.Endpoint) any { return cfg.Stats() }
-	}
-	svc, err := micro.AddService(c.nc, config)
-	if err != nil {
+	if err := s.checkModels(cfg.Models); err != nil {
+		stop()
 		return nil, fmt.Errorf("serve: %w", err)
 	}
-	s.micro = svc
-	if err = s.register(svc); err == nil {
+	err := s.open()
+	if err == nil {
 		err = c.flush(ctx) // the server knows the endpoints
 	}
 	if err != nil {
@@ -138,23 +129,49 @@ func (c *Conn) Serve(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 	return s, nil
 }
 
-func (s *Service) register(svc micro.Service) error {
-	for _, m := range s.cfg.Models {
-		if !ValidModel(m.Name) {
-			return fmt.Errorf("model %q is not [a-z0-9-]{1,%d}", m.Name, maxModelName)
-		}
-		handle := micro.HandlerFunc(func(r micro.Request) { s.realtime(m.Name, r) })
-		// No model's name has the character that tells the two endpoints apart.
-		for _, e := range []endpoint{
-			{name: m.Name, subject: s.conn.subjects.realtime(m.Name)},
-			{name: m.Name + "_client", subject: s.conn.subjects.realtimeOf(m.Name, "*")},
-		} {
-			err := svc.AddEndpoint(e.name, handle, micro.WithEndpointSubject(e.subject), micro.WithEndpointMetadata(m.metadata()))
-			if err != nil {
-				return fmt.Errorf("endpoint of model %s: %w", m.Name, err)
-			}
-		}
+// open registers the service and the models it begins with.
+func (s *Service) open() error {
+	svc, err := s.addService(s.register)
+	if err != nil {
+		return err
 	}
+	s.mu.Lock()
+	s.micro = svc
+	s.mu.Unlock()
+	_, err = s.replaceModels(s.cfg.Models)
+	return err
+}
+
+// addService adds a service to the connection, with the endpoints that register
+// gives it. Those of one worker differ in nothing but id and endpoints.
+func (s *Service) addService(register func(micro.Service) error) (micro.Service, error) {
+	version := s.cfg.Version
+	orDefault(&version, defaultSemVer)
+	config := micro.Config{
+		Name:        serviceName,
+		Version:     version,
+		Description: "sequence inference by cellular batching",
+		Metadata:    map[string]string{"worker": s.cfg.Worker},
+		QueueGroup:  queueGroup,
+		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
+			s.conn.log.Warn("service error", slog.String("subject", err.Subject), slog.String("error", err.Description))
+		},
+	}
+	if s.cfg.Stats != nil {
+		config.StatsHandler = func(*micro.Endpoint) any { return s.cfg.Stats() }
+	}
+	svc, err := micro.AddService(s.conn.nc, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := register(svc); err != nil {
+		return nil, errors.Join(err, svc.Stop())
+	}
+	return svc, nil
+}
+
+// register adds the endpoints that are not of a model.
+func (s *Service) register(svc micro.Service) error {
 	for _, e := range s.endpoints() {
 		opts := []micro.EndpointOpt{micro.WithEndpointSubject(e.subject)}
 		if !e.one {
@@ -242,10 +259,9 @@ func (s *Service) Stats() ServiceStats {
 // returns. What concerns running requests, and control, go on.
 func (s *Service) Drain(ctx context.Context) error {
 	s.mu.Lock()
-	svc := s.micro
-	s.micro = nil
+	services := s.takeServices()
 	s.mu.Unlock()
-	if svc == nil {
+	if len(services) == 0 {
 		return nil
 	}
 	var errs []error
@@ -258,8 +274,10 @@ func (s *Service) Drain(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	if err := svc.Stop(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-		errs = append(errs, err)
+	for _, svc := range services {
+		if err := svc.Stop(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			errs = append(errs, err)
+		}
 	}
 	if s.conn.nc.IsConnected() {
 		if err := s.conn.flush(ctx); err != nil {
@@ -270,6 +288,18 @@ func (s *Service) Drain(ctx context.Context) error {
 		return fmt.Errorf("drain service: %w", err)
 	}
 	return nil
+}
+
+// takeServices leaves s without services for good. It is called with mu held.
+func (s *Service) takeServices() []micro.Service {
+	var out []micro.Service
+	for _, svc := range []micro.Service{s.models, s.micro} {
+		if svc != nil {
+			out = append(out, svc)
+		}
+	}
+	s.micro, s.models, s.drained = nil, nil, true
+	return out
 }
 
 // keep goes on with an endpoint beside the service.
@@ -292,11 +322,12 @@ func (s *Service) keep(e endpoint) error {
 func (s *Service) Close() error {
 	s.stop()
 	s.mu.Lock()
-	svc, kept := s.micro, s.kept
-	s.micro, s.kept, s.closed = nil, nil, true
+	services, kept := s.takeServices(), s.kept
+	s.kept, s.closed = nil, true
 	s.mu.Unlock()
+	s.ghosts.Wait()
 	var errs []error
-	if svc != nil {
+	for _, svc := range services {
 		errs = append(errs, svc.Stop())
 	}
 	for _, sub := range kept {

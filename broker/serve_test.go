@@ -233,16 +233,27 @@ func TestDiscovery(t *testing.T) {
 		"$SRV.INFO.cellmq":  {"infer.rt.echo", "infer.cancel.*", `"digest":"abc"`, `"weights":"bf16"`},
 		"$SRV.STATS.cellmq": {`"running":3`},
 	} {
-		m, err := nc.Request(subject, nil, 5*time.Second)
+		said, err := nc.SubscribeSync(nats.NewInbox())
 		if err != nil {
-			t.Fatalf("%s: %v", subject, err)
+			t.Fatal(err)
 		}
-		if !json.Valid(m.Data) {
-			t.Errorf("%s: %s", subject, m.Data)
+		if err := nc.PublishRequest(subject, said.Subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		var all []byte
+		for range 2 { // the models' endpoints and the others
+			m, err := said.NextMsg(5 * time.Second)
+			if err != nil {
+				t.Fatalf("%s: %v", subject, err)
+			}
+			if !json.Valid(m.Data) {
+				t.Errorf("%s: %s", subject, m.Data)
+			}
+			all = append(all, m.Data...)
 		}
 		for _, w := range want {
-			if !strings.Contains(string(m.Data), w) {
-				t.Errorf("%s: %s lacks %s", subject, m.Data, w)
+			if !strings.Contains(string(all), w) {
+				t.Errorf("%s: %s lacks %s", subject, all, w)
 			}
 		}
 	}

@@ -10,11 +10,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// State is what is remembered of a request whose run was interrupted.
+// State is what is remembered of a request for its later attempts.
 type State struct {
 	// Client and ID name the request.
 	Client, ID string
-	// Digest of the model that made the checkpoint.
+	// Digest of the model that began the request, and made the checkpoint if there
+	// is one. Empty: not said.
 	Digest string
 	// Request is the [Request.Hash] of the request.
 	Request uint64

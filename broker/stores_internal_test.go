@@ -305,6 +305,7 @@ func FuzzStoredFinal(f *testing.F) {
 func FuzzState(f *testing.F) {
 	f.Add("infer.state.me.abcdefgh", "3", "0000000000000003", "sha256:0", []byte("checkpoint"))
 	f.Add("infer.state.me.abcdefgh", "", "0000000000000003", "", []byte{})
+	f.Add("infer.state.me.abcdefgh", "0", "0000000000000003", "sha256:0", []byte{})
 	f.Add("infer.state..", "-1", "", "\n", []byte{})
 	f.Fuzz(func(t *testing.T, subject, excused, hash, digest string, data []byte) {
 		h, size := fuzzHeader(HeaderExcused, excused, HeaderRequest, hash, HeaderDigest, digest)

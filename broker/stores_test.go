@@ -60,6 +60,31 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// TestStateWithoutCheckpoint keeps the model that began a request before there is
+// anything to go on from, and after.
+func TestStateWithoutCheckpoint(t *testing.T) {
+	t.Parallel()
+	_, conn := ensured(t, broker.Config{})
+	for i, want := range []broker.State{
+		{Client: "me", ID: "abcdefgh", Request: 7, Digest: "sha256:0"},
+		{Client: "me", ID: "abcdefgh", Request: 7, Digest: "sha256:0", Excused: 1, Checkpoint: []byte{1}},
+		{Client: "me", ID: "abcdefgh", Request: 7, Digest: "sha256:1"},
+	} {
+		if err := conn.SaveStateAsync(&want, 0); err != nil {
+			t.Fatal(err)
+		}
+		var got *broker.State
+		eventually(t, "the state is stored", func() bool {
+			var err error
+			got, err = conn.State(t.Context(), "me", "abcdefgh")
+			return err == nil && got.Digest == want.Digest && got.Excused == want.Excused
+		})
+		if got.Client != "me" || got.ID != want.ID || got.Request != 7 || !bytes.Equal(got.Checkpoint, want.Checkpoint) {
+			t.Errorf("%d: %+v", i, got)
+		}
+	}
+}
+
 func TestLetters(t *testing.T) {
 	t.Parallel()
 	_, conn := ensured(t, broker.Config{})

@@ -85,8 +85,12 @@ func TestPushNeedsLittleMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if grown, err := strconv.Atoi(text); err != nil || grown <= 0 || grown > 64<<10 {
-		t.Errorf("memory grew by %s KiB, %d at most wanted: %v", text, 64<<10, err)
+	most := 64 << 10
+	if raced {
+		most *= 2 // still less than the directory
+	}
+	if grown, err := strconv.Atoi(text); err != nil || grown <= 0 || grown > most {
+		t.Errorf("memory grew by %s KiB, %d at most wanted: %v", text, most, err)
 	}
 	t.Logf("grown by %s KiB", text)
 }

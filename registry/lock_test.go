@@ -75,9 +75,13 @@ func TestTwoPushersTakeTurns(t *testing.T) {
 		}
 		done <- time.Now()
 	})
-	line := <-told
-	if !strings.Contains(line, "push m@1") {
-		t.Errorf("waiting is told as %s", line)
+	select {
+	case line := <-told:
+		if !strings.Contains(line, "push m@1") {
+			t.Errorf("waiting is told as %s", line)
+		}
+	case <-done:
+		t.Error("the second did not wait")
 	}
 	select {
 	case <-done:

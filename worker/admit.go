@@ -55,6 +55,28 @@ func (w *Worker) begin(r *run) {
 		w.outbox.end(r, cause)
 		return
 	}
+	rt := w.routes.Load().byModel[r.req.Model]
+	if rt == nil {
+		w.refuse(r, &broker.Error{Code: broker.CodeUnknownModel, Message: fmt.Sprintf("model %q is not served here", r.req.Model)})
+		return
+	}
+	r.model = r.req.Model
+	c, refusal := rt.choose(r.req, r.attempt, r.past)
+	if refusal != nil {
+		w.refuse(r, refusal)
+		return
+	}
+	w.runOn(r, c)
+}
+
+// runOn runs a request on the version that was chosen for it.
+func (w *Worker) runOn(r *run, c choice) {
+	s, ok := w.acquire(c.key)
+	if !ok {
+		w.refuse(r, broker.NewError(broker.CodeInternal, "the model is not in memory"))
+		return
+	}
+	r.served = s
 	if refusal := w.prepare(r, time.Now()); refusal != nil {
 		w.refuse(r, refusal)
 		return
@@ -62,25 +84,14 @@ func (w *Worker) begin(r *run) {
 	w.submit(r)
 }
 
-// prepare checks everything that can be wrong with a well-formed request and
-// unfolds it.
+// prepare checks what can be wrong with a well-formed request of a model served
+// here, and unfolds it.
 func (w *Worker) prepare(r *run, now time.Time) *broker.Error {
 	req := r.req
-	s := w.served[req.Model]
-	if s == nil {
-		return &broker.Error{Code: broker.CodeUnknownModel, Message: fmt.Sprintf("model %q is not served here", req.Model)}
-	}
-	r.served = s
-	if req.Version != "" && req.Version != s.model.Version() {
-		return &broker.Error{
-			Code:    broker.CodeUnknownVersion,
-			Message: fmt.Sprintf("model %q is served in version %q, not %q", req.Model, s.model.Version(), req.Version),
-		}
-	}
 	if !req.Deadline.IsZero() && !now.Before(req.Deadline) {
 		return tooLate()
 	}
-	unfolded, from, err := w.restore(s.model, req, r.past)
+	unfolded, from, err := w.restore(r.served.model, req, r.past)
 	if err != nil {
 		var input *models.InputError
 		if errors.As(err, &input) {

@@ -109,7 +109,11 @@ func startBroken(t *testing.T, log *lockedBuffer, broken, sound string) (*Worker
 		}
 	})
 	until(t, "it serves", func() bool { return strings.Contains(log.String(), "msg=serving") }) // nobody reads served now
-	w.served[broken].model = &models.Model{}
+	for k, s := range w.resident {
+		if k.Model == broken {
+			s.model = &models.Model{}
+		}
+	}
 	return w, server
 }
 

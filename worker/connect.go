@@ -3,8 +3,6 @@ package worker
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -113,18 +111,6 @@ func finalsIn(bytes int64) int64 {
 	return max(bytes/in*finals+bytes%in*finals/in, 1)
 }
 
-// servedModels describes the models for discovery, in the order of their names.
-func (w *Worker) servedModels() []broker.ServedModel {
-	out := make([]broker.ServedModel, 0, len(w.served))
-	for _, s := range w.served {
-		out = append(out, broker.ServedModel{
-			Name: s.model.Name(), Version: s.model.Version(), Digest: s.model.Digest(), Weights: s.model.Weights().String(),
-		})
-	}
-	slices.SortFunc(out, func(a, b broker.ServedModel) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
 // serviceStats is what service discovery shows as this worker's own figures.
 func (w *Worker) serviceStats() any {
 	stats := w.runtime.Stats()
@@ -147,7 +133,7 @@ func (w *Worker) startService(ctx context.Context) (*broker.Service, error) {
 	ctx, cancel := context.WithTimeout(ctx, serviceWait)
 	defer cancel()
 	return w.conn.Serve(ctx, broker.ServiceConfig{
-		Worker: w.cfg.Name, Version: w.deps.Version, Models: w.servedModels(),
+		Worker: w.cfg.Name, Version: w.deps.Version, Models: w.routes.Load().describe(),
 		Credits: w.realtime, Deliver: w.admit, Cancel: w.cancel, Stats: w.serviceStats, Finals: w.finals,
 		Resume: w.resume, Control: w.control,
 	})

@@ -131,7 +131,7 @@ func (p *publisher) final(r *run, reason broker.FinishReason, now time.Time) (*e
 	p.frame.Final, p.frame.Meta, p.frame.Model = final, r.req.Params.Meta, r.req.Model
 	final.Usage.OutputTokens = len(r.ids)
 	if r.served != nil {
-		p.frame.Version, p.frame.Digest = r.served.model.Version(), r.served.model.Digest()
+		p.frame.Version, p.frame.Digest = r.served.shown.Version, r.served.shown.Digest
 	}
 	if r.req.Params.Echo {
 		final.Echo = &r.req.Input

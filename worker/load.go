@@ -98,14 +98,15 @@ func (w *Worker) load(ctx context.Context, found []*models.Model) error {
 		if err != nil {
 			return fmt.Errorf("%w: %s: golden outputs: %w", ErrModel, m.Name(), err)
 		}
-		w.served[m.Name()] = &served{model: m, loaded: loaded}
+		w.resident[keyOf(m)] = newServed(keyOf(m), m, loaded)
 		w.log.LogAttrs(ctx, slog.LevelInfo, "model loaded",
 			slog.String("model", m.Name()), slog.String("version", m.Version()), slog.String("family", m.Family()),
 			slog.Int("parameters", m.Parameters()), slog.String("digest", m.Digest()),
 			slog.String("weights", m.Weights().String()), slog.Int("golden", golden.Cases), slog.Int("golden_equal", golden.Equal))
 	}
-	if len(w.served) == 0 {
+	if len(w.resident) == 0 {
 		return fmt.Errorf("%w: there is none", ErrModel)
 	}
+	w.routes.Store(routesTo(slices.Collect(maps.Values(w.resident))...))
 	return nil
 }

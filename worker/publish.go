@@ -108,8 +108,8 @@ func (p *publisher) join(r *run, now time.Time) {
 		return
 	}
 	if r.seq != nil && r.req.Mode != broker.ModeFinal {
-		m := r.served.model
-		p.frame = broker.Frame{Model: m.Name(), Version: m.Version(), Digest: m.Digest()}
+		m := r.served.shown
+		p.frame = broker.Frame{Model: m.Name, Version: m.Version, Digest: m.Digest}
 		_ = r.stream.Accepted(&p.frame) // the terminal frame says it too
 	}
 }

@@ -58,7 +58,7 @@ func newDeskOf(tb testing.TB, model string, params models.Params, interval time.
 		Lease:   &broker.Lease{},
 	}
 	d.run = newRun(delivery, frames.Stream(delivery), time.Now())
-	d.run.served = &served{model: m}
+	d.run.served = newServed(keyOf(m), m, nil)
 	unfolded, err := m.Unfold(models.Input{Text: "hello"}, params)
 	if err != nil {
 		tb.Fatal(err)

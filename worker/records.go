@@ -86,11 +86,10 @@ func (w *Worker) lostLetter(r *broker.Request, err error) {
 // served here.
 func (w *Worker) signLetter(l *broker.Letter, s *served) {
 	l.Worker = w.cfg.Name
-	if s == nil {
-		s = w.served[l.Model]
-	}
 	if s != nil {
-		l.Digest, l.Version = s.model.Digest(), s.model.Version()
+		l.Digest, l.Version = s.shown.Digest, s.shown.Version
+	} else if rt := w.routes.Load().byModel[l.Model]; rt != nil {
+		l.Digest, l.Version = rt.shown.Digest, rt.shown.Version
 	}
 }
 
@@ -141,7 +140,7 @@ func (a *archive) stateOf(r *run) *broker.State {
 	s := &broker.State{Client: r.req.Client, ID: r.req.ID, Request: r.req.Hash, Excused: r.excused}
 	switch {
 	case r.saved != nil:
-		s.Checkpoint, s.Digest = r.unfolded.AppendCheckpoint(nil, r.saved), r.served.model.Digest()
+		s.Checkpoint, s.Digest = r.unfolded.AppendCheckpoint(nil, r.saved), r.served.shown.Digest
 	case r.past != nil:
 		s.Checkpoint, s.Digest = r.past.Checkpoint, r.past.Digest
 	}

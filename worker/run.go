@@ -11,12 +11,6 @@ import (
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
 
-// served is a model that this worker serves.
-type served struct {
-	model  *models.Model
-	loaded *cellrt.Model
-}
-
 // run is one request on this worker: a lease, a sequence and a token stream.
 // doc.go has its states. Three parties touch it: the admitting goroutine, which
 // builds it; the runtime, through the outbox; and the publisher, which alone
@@ -29,6 +23,7 @@ type run struct {
 
 	// Set by admission before the outbox knows the run; nil as far as admission
 	// refused it.
+	model    string // the request's, once it is known to be served here
 	served   *served
 	unfolded *models.Request
 	seq      *cellrt.Sequence
@@ -121,10 +116,10 @@ func (r *run) phase() string {
 
 // modelLabel is the model's name for metrics: bounded, whatever clients send.
 func (r *run) modelLabel() string {
-	if r.served == nil {
+	if r.model == "" {
 		return "unknown"
 	}
-	return r.served.model.Name()
+	return r.model
 }
 
 // timing returns where the request's time went, seen at its end.

@@ -112,7 +112,7 @@ func (w *Worker) residue(ctx context.Context) (uint64, error) {
 // at a quieter time.
 func (w *Worker) stuckRequests(ctx context.Context) (map[uint64]*broker.Delivery, error) {
 	found := map[uint64]*broker.Delivery{}
-	for name := range w.served {
+	for _, name := range w.routes.Load().names() {
 		for _, p := range priorities() {
 			q, err := w.conn.Queue(ctx, name, p)
 			if errors.Is(err, broker.ErrNotStored) {

@@ -22,6 +22,7 @@ import (
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/cellrt/cpu"
 	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/worker/internal/versions"
 )
 
 // Deps are the parts that a worker can be given instead of making them. The
@@ -56,12 +57,14 @@ type Worker struct {
 	realtime *broker.Credits
 
 	// Set by Run before anything that reads them starts.
-	served map[string]*served
-	conn   *broker.Conn
-	frames *broker.Publisher
-	finals *broker.Finals
-	admin  *admin
-	stores *stores
+	resident map[versions.Key]*served
+	conn     *broker.Conn
+	frames   *broker.Publisher
+	finals   *broker.Finals
+	admin    *admin
+	stores   *stores
+
+	routes atomic.Pointer[routes] // never nil
 
 	largest  atomic.Int64 // rows in a step since requests are taken
 	serving  atomic.Bool  // requests are taken
@@ -101,7 +104,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		tasks:    newTasks(),
 		durable:  broker.NewCredits(cfg.Slots),
 		realtime: broker.NewCredits(cfg.realtimeSlots()),
-		served:   map[string]*served{},
+		resident: map[versions.Key]*served{},
 		ready:    make(chan struct{}),
 		handBack: make(chan struct{}),
 		leave:    make(chan struct{}),
@@ -115,6 +118,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		return nil, err
 	}
 	w.runtime = runtime
+	w.routes.Store(routesTo())
 	registry.MustRegister(newLive(w), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return w, nil
@@ -342,6 +346,7 @@ func (w *Worker) closed(r *run, outcome string, now time.Time) {
 	w.metrics.closed(r, outcome, now)
 	w.logEnd(r, outcome, now)
 	w.table.remove(r, finished, now)
+	w.release(r)
 	r.delivery.Done()
 }
 
@@ -360,10 +365,4 @@ func (w *Worker) logEnd(r *run, outcome string, now time.Time) {
 		slog.Duration("first_token", t.FirstToken), slog.Duration("total", t.Total))
 }
 
-func (w *Worker) modelNames() []string {
-	names := make([]string, 0, len(w.served))
-	for _, m := range w.servedModels() {
-		names = append(names, m.Name)
-	}
-	return names
-}
+func (w *Worker) modelNames() []string { return w.routes.Load().names() }

@@ -132,6 +132,21 @@ func TestNewBlockStaysInPlaceOfAGoneOne(t *testing.T) {
 	}
 }
 
+// TestTwoMakersGetOneBlock makes a block while another load makes the same one.
+func TestTwoMakersGetOneBlock(t *testing.T) {
+	t.Parallel()
+	var s shares
+	values := []float32{1}
+	var other *block
+	b := s.get(valuesKey(values), func() *block {
+		other = s.get(valuesKey(values), func() *block { return valuesBlock(values) })
+		return valuesBlock(values)
+	})
+	if b != other {
+		t.Error("two blocks with one key")
+	}
+}
+
 func TestKeysTellBlocksApart(t *testing.T) {
 	t.Parallel()
 	table, err := findTable("purego")

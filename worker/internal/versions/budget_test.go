@@ -65,6 +65,10 @@ func TestLRU(t *testing.T) {
 		if got := s.Totals().Evictions; got != 3 {
 			t.Errorf("%d evictions, want 3", got)
 		}
+		await(t, s, f, of("c"))()
+		if got := f.called("fetch c"); got != 2 {
+			t.Errorf("c was fetched %d times, want twice: its files may have gone meanwhile", got)
+		}
 	})
 }
 
@@ -97,9 +101,11 @@ func TestDrainingGoesFirst(t *testing.T) {
 		}
 		s.Want("b", nil, false)
 		wantEach(s, false, "c") // which is enough, as b is not wanted
-		pass(5 * time.Second)
-		if got := f.loads(); got != "[a b -b c]" {
-			t.Errorf("loaded and unloaded %s, want [a b -b c]", got)
+		await(t, s, f, of("c"))()
+		s.Want("c", nil, false)
+		await(t, s, f, of("d"))() // a is the least recently used one, but c is not wanted
+		if got := f.loads(); got != "[a b -b c -c d]" {
+			t.Errorf("loaded and unloaded %s, want [a b -b c -c d]", got)
 		}
 	})
 }
@@ -308,6 +314,33 @@ func TestFirstInLineIsLoaded(t *testing.T) {
 		pass(5 * time.Second)
 		if got := f.loads(); got != "[a b]" {
 			t.Errorf("loaded %s, want [a b]", got)
+		}
+	})
+}
+
+// TestWaitingHoldsTheLine: one that waits for references keeps its turn before
+// those that would fit.
+func TestWaitingHoldsTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, f := start(t, 4)
+		f.set(func() { f.sizes["a"], f.sizes["b"] = 2, 4 })
+		release := await(t, s, f, of("a"))
+		var all sync.WaitGroup
+		for _, name := range []string{"b", "c"} {
+			all.Go(func() {
+				l, err := s.Await(t.Context(), of(name))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				releaser(s, f, of(name), l)()
+			})
+			pass(time.Minute)
+		}
+		release()
+		all.Wait()
+		if got := f.loads(); got != "[a -a b -b c]" {
+			t.Errorf("loaded and unloaded %s, want [a -a b -b c]", got)
 		}
 	})
 }

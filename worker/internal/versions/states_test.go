@@ -202,6 +202,28 @@ func TestFailedActiveIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestWantedAnewIsTriedAtOnce: what becomes wanted, or the active version, does
+// not rest for an earlier failure.
+func TestWantedAnewIsTriedAtOnce(t *testing.T) {
+	for name, before := range map[string][]versions.Key{"only asked for": {key("a")}, "the other one": {key("a"), key("b")}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, f := start(t, 0)
+				f.set(func() { f.fail["open b"] = errors.New("no tensor") })
+				s.Want("m", before, false)
+				if _, err := s.Await(t.Context(), key("b")); err == nil {
+					t.Error("no error of one that fails")
+				}
+				wantState(t, s, key("b"), versions.Failed)
+				f.set(func() { f.fail = map[string]error{} })
+				s.Want("m", []versions.Key{key("b"), key("a")}, false)
+				pass(3 * time.Second)
+				wantState(t, s, key("b"), versions.Warm)
+			})
+		})
+	}
+}
+
 // TestFailedOnDemand: a version that is not wanted and cannot be loaded is not
 // tried for each of those that ask for it.
 func TestFailedOnDemand(t *testing.T) {
