@@ -175,7 +175,7 @@ func (d *modelDetails) writeDeployment(row func(name, format string, values ...a
 		return
 	}
 	row("deployment", "%d, %s: %s", d.Deployment.Serial, d.Deployment.Phase, deploymentLine(d.Deployment.Deployment))
-	row("  since", "%s, by %s", d.Deployment.Stored.UTC().Format(time.RFC3339), shown(d.Deployment.By))
+	row("  written", "%s, by %s", d.Deployment.Stored.UTC().Format(time.RFC3339), shown(d.Deployment.By))
 	if d.Deployment.Reason != "" {
 		row("  reason", "%s", shown(d.Deployment.Reason))
 	}
