@@ -76,7 +76,7 @@ func (o *modelOptions) withRegistry(cmd *cobra.Command, s streams, f func(contex
 
 // advised adds to an error of the registry what to do about it.
 func advised(err error) error {
-	advice := ""
+	var advice string
 	switch {
 	case errors.Is(err, registry.ErrNoRegistry):
 		advice = "'cellmq model push' makes one"
