@@ -71,12 +71,43 @@ func (w *Worker) begin(r *run) {
 
 // runOn runs a request on the version that was chosen for it.
 func (w *Worker) runOn(r *run, c choice) {
-	s, ok := w.acquire(c.key)
-	if !ok {
-		w.refuse(r, broker.NewError(broker.CodeInternal, "the model is not in memory"))
+	if s, ok := w.acquire(c.key); ok {
+		w.runWith(r, s)
 		return
 	}
+	w.tasks.begin(awaitVersion, func(ctx context.Context) {
+		s, err := w.await(ctx, r, c.key)
+		switch cause := w.outbox.stopAsked(r); {
+		case err == nil:
+			w.runWith(r, s)
+		case cause != nil:
+			w.outbox.end(r, cause)
+		default:
+			w.log.LogAttrs(ctx, slog.LevelWarn, "version not there for a request",
+				slog.String("request_id", r.req.ID), slog.String("model", r.req.Model), slog.Any("error", err))
+			w.refuse(r, notThere(r.req.Model))
+		}
+	})
+}
+
+// awaitVersion bounds how long a request waits for its version to be loaded.
+const awaitVersion = 5 * time.Minute
+
+// notThere answers a request whose version cannot be loaded here, now.
+func notThere(model string) *broker.Error {
+	return &broker.Error{
+		Code: broker.CodeUnknownVersion, Message: fmt.Sprintf("the version of model %q that serves the request cannot be loaded", model),
+		Retryable: true, RetryAfter: time.Second,
+	}
+}
+
+// runWith runs a request on a version that it refers to from now on.
+func (w *Worker) runWith(r *run, s *served) {
 	r.served = s
+	if cause := w.outbox.stopAsked(r); cause != nil {
+		w.outbox.end(r, cause)
+		return
+	}
 	if refusal := w.prepare(r, time.Now()); refusal != nil {
 		w.refuse(r, refusal)
 		return

@@ -109,11 +109,12 @@ func startBroken(t *testing.T, log *lockedBuffer, broken, sound string) (*Worker
 		}
 	})
 	until(t, "it serves", func() bool { return strings.Contains(log.String(), "msg=serving") }) // nobody reads served now
-	for k, s := range w.resident {
-		if k.Model == broken {
-			s.model = &models.Model{}
-		}
+	l, ok := w.versions.Acquire(w.own[broken])
+	if !ok {
+		t.Fatal("the model is not in memory")
 	}
+	l.Model = &models.Model{}
+	w.versions.Release(w.own[broken])
 	return w, server
 }
 

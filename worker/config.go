@@ -53,6 +53,10 @@ type ServeConfig struct {
 	Name          string        `split_words:"true" desc:"Name of the worker in frames, logs and service discovery. Empty: the host's name and a random suffix."`
 	Models        []string      `split_words:"true" desc:"Names of the models to serve, separated by commas. Empty: every model found."`
 	ModelDirs     []string      `split_words:"true" desc:"Directories whose sub-directories are models, separated by commas. They come beside the bundled models and replace those of the same name."`
+	Registry      bool          `desc:"Serve what is deployed from the model registry on the NATS server, where there is one."`
+	CacheDir      string        `split_words:"true" desc:"Directory for models fetched from the registry. Empty: $XDG_CACHE_HOME/cellmq, or ~/.cache/cellmq."`
+	CacheBytes    int64         `split_words:"true" desc:"Bytes that fetched models may take in CACHE_DIR. The least recently used that nobody needs give way."`
+	ModelBytes    int64         `split_words:"true" desc:"Bytes that models may take in memory. Models that are not used give way to those that are asked for; one that runs requests stays. 0: no bound, all models are loaded."`
 	Weights       []string      `split_words:"true" desc:"How weights are stored and multiplied: f32, bf16 or int8 for every model, or for one of them, as in g2p-en=int8; several are separated by commas, as in bf16,langid=f32. All workers of a model must use the same, see docs/models.md. Empty: as each model's config.json says, f32 without."`
 	ISA           string        `split_words:"true" desc:"Processor instructions to compute with: purego, avx2, avx512 or avx512vnni, as far as the machine has them. Results do not depend on it. Empty: the fastest."`
 	Slots         int           `split_words:"true" desc:"Durable requests that run at the same time; the broker queues the rest."`
@@ -98,6 +102,8 @@ func DefaultConfig() Config {
 			AckWait:       10 * time.Second,
 		},
 		ServeConfig: ServeConfig{
+			Registry:      true,
+			CacheBytes:    8 << 30,
 			Slots:         16,
 			MaxRows:       64,
 			Executors:     1,
@@ -231,6 +237,12 @@ func (c ServeConfig) validate(v *violations) {
 	}
 	if _, err := parseWeights(c.Weights); err != nil {
 		v.errs = append(v.errs, fmt.Errorf("%s_WEIGHTS %w", EnvPrefix, err))
+	}
+	if c.CacheBytes < 1<<20 {
+		v.add("CACHE_BYTES", c.CacheBytes, "must be at least 1048576")
+	}
+	if c.ModelBytes < 0 {
+		v.add("MODEL_BYTES", c.ModelBytes, "must not be negative")
 	}
 	v.oneOf("ISA", c.ISA, append([]string{""}, cpu.Tiers()...)...)
 	v.between("SLOTS", c.Slots, 1, 65536)

@@ -14,8 +14,8 @@ import (
 const serviceWait = 30 * time.Second
 
 // connect reaches the broker, starting an embedded one when none is
-// configured, and makes sure that the streams and consumers are there. The
-// returned function takes down what was brought up.
+// configured, and the registry on it. The returned function takes down what was
+// brought up.
 func (w *Worker) connect(ctx context.Context) (disconnect func(), err error) {
 	server, owned, err := w.startServer(ctx)
 	if err != nil {
@@ -51,16 +51,19 @@ func (w *Worker) connect(ctx context.Context) (disconnect func(), err error) {
 		w.closeQuietly("connection", func() error { return conn.Close(ctx) })
 		shutdown()
 	}
-	if err := conn.EnsureStreams(ctx, w.modelNames()); err != nil {
-		disconnect()
-		return nil, err
-	}
-	if err := conn.EnsureConsumers(ctx, w.modelNames()); err != nil {
-		disconnect()
-		return nil, err
-	}
 	w.conn = conn
-	return disconnect, nil
+	if !w.cfg.Registry {
+		return disconnect, nil
+	}
+	if w.shelf, err = w.openShelf(server, options); err != nil {
+		disconnect()
+		return nil, err
+	}
+	hangUp := disconnect
+	return func() {
+		w.shelf.close()
+		hangUp()
+	}, nil
 }
 
 // startServer returns the embedded server to use, nil for a configured one, and

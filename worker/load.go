@@ -3,51 +3,58 @@ package worker
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sort"
 
-	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/models/zoo"
+	"github.com/cellmq/cellmq/worker/internal/versions"
 )
 
-// models returns the models to serve, each with its weight type.
-func (w *Worker) models() ([]*models.Model, error) {
-	found := w.deps.Models
-	var known []string
-	if found == nil {
-		var err error
-		if found, known, err = findModels(w.cfg.ServeConfig); err != nil {
-			return nil, err
-		}
+// ownModels are the models that a worker has without a registry.
+type ownModels struct {
+	models []*models.Model   // wanted ones, in the order of their names
+	dirs   map[string]string // of those that come from a directory
+	known  []string          // the names of all, wanted or not
+	lacked []string          // names that are wanted, and are none of known
+}
+
+// complete returns an error that names a model that is wanted and not there.
+func (o *ownModels) complete() error {
+	if len(o.lacked) == 0 {
+		return nil
 	}
-	for _, m := range found {
-		known = append(known, m.Name())
+	return fmt.Errorf("%w: %s is neither bundled nor in a model directory", ErrModel, o.lacked[0])
+}
+
+// again returns what reads a model's files once more.
+func (o *ownModels) again(name string) func() (*models.Model, error) {
+	if dir, ok := o.dirs[name]; ok {
+		return func() (*models.Model, error) { return models.Load(os.DirFS(filepath.Join(dir, name)), name) }
 	}
-	slices.Sort(known)
-	return weigh(found, slices.Compact(known), w.cfg.Weights)
+	return func() (*models.Model, error) { return zoo.Load(name) }
 }
 
 // findModels loads the bundled models and those of the configured directories,
-// as far as they are wanted, in the order of their names. Known are the names
-// of all, wanted or not.
-func findModels(cfg ServeConfig) (_ []*models.Model, known []string, _ error) {
+// as far as they are wanted.
+func findModels(cfg ServeConfig) (*ownModels, error) {
 	wanted := func(name string) bool { return len(cfg.Models) == 0 || slices.Contains(cfg.Models, name) }
 	found := map[string]*models.Model{}
 	from := map[string]string{}
 	for _, dir := range cfg.ModelDirs {
 		loaded, err := models.LoadDir(dir)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %s: %w", ErrModel, dir, err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrModel, dir, err)
 		}
 		if len(loaded) == 0 {
-			return nil, nil, fmt.Errorf("%w: %s has no sub-directory with a config.json", ErrModel, dir)
+			return nil, fmt.Errorf("%w: %s has no sub-directory with a config.json", ErrModel, dir)
 		}
 		for _, m := range loaded {
 			if other, ok := from[m.Name()]; ok {
-				return nil, nil, fmt.Errorf("%w: %s is in %s and in %s", ErrModel, m.Name(), other, dir)
+				return nil, fmt.Errorf("%w: %s is in %s and in %s", ErrModel, m.Name(), other, dir)
 			}
 			from[m.Name()] = dir
 			if wanted(m.Name()) {
@@ -61,52 +68,97 @@ func findModels(cfg ServeConfig) (_ []*models.Model, known []string, _ error) {
 		}
 		m, err := zoo.Load(name)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %s: %w", ErrModel, name, err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrModel, name, err)
 		}
 		found[name] = m
 	}
+	own := &ownModels{dirs: from, known: slices.AppendSeq(zoo.Names(), maps.Keys(from))}
+	for _, m := range found {
+		own.models = append(own.models, m)
+	}
+	sort.Slice(own.models, func(i, j int) bool { return own.models[i].Name() < own.models[j].Name() })
 	for _, name := range cfg.Models {
 		if found[name] == nil {
-			return nil, nil, fmt.Errorf("%w: %s is neither bundled nor in a model directory", ErrModel, name)
+			own.lacked = append(own.lacked, name)
 		}
 	}
-	out := make([]*models.Model, 0, len(found))
-	for _, m := range found {
-		out = append(out, m)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name() < out[j].Name() })
-	return out, slices.AppendSeq(zoo.Names(), maps.Keys(from)), nil
+	return own, nil
 }
 
-// load puts the models into the runtime, which must run, and checks each
-// against its golden outputs. One with another weight type than float32 has to
-// pass with float32 first: what rounding may change says little about whether
-// the files are whole.
-func (w *Worker) load(ctx context.Context, found []*models.Model) error {
-	slots := w.cfg.Slots + w.cfg.realtimeSlots()
-	for _, m := range found {
-		if m.Weights() != cellrt.F32 && m.GoldenCases() > 0 {
-			if err := w.prove(ctx, m.WithWeights(cellrt.F32), min(slots, m.GoldenCases())); err != nil {
-				return fmt.Errorf("%w: %s: golden outputs with f32 weights: %w", ErrModel, m.Name(), err)
-			}
+// loadOwn brings the worker's own models into memory, each checked against its
+// golden outputs: without a memory budget all of them, else those there is room
+// for. A model that fails ends the start.
+func (w *Worker) loadOwn(ctx context.Context) error {
+	own := &ownModels{models: w.deps.Models}
+	if w.deps.Models == nil {
+		var err error
+		if own, err = findModels(w.cfg.ServeConfig); err != nil {
+			return err
 		}
-		loaded, err := w.runtime.Load(m.Program(), slots)
-		if err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrModel, m.Name(), err)
-		}
-		golden, err := m.VerifyGolden(ctx, slots, rehearse(w.runtime, loaded))
-		if err != nil {
-			return fmt.Errorf("%w: %s: golden outputs: %w", ErrModel, m.Name(), err)
-		}
-		w.resident[keyOf(m)] = newServed(keyOf(m), m, loaded)
-		w.log.LogAttrs(ctx, slog.LevelInfo, "model loaded",
-			slog.String("model", m.Name()), slog.String("version", m.Version()), slog.String("family", m.Family()),
-			slog.Int("parameters", m.Parameters()), slog.String("digest", m.Digest()),
-			slog.String("weights", m.Weights().String()), slog.Int("golden", golden.Cases), slog.Int("golden_equal", golden.Equal))
+		w.lacked = own.lacked
 	}
-	if len(w.resident) == 0 {
-		return fmt.Errorf("%w: there is none", ErrModel)
+	for _, m := range own.models {
+		own.known = append(own.known, m.Name())
 	}
-	w.routes.Store(routesTo(slices.Collect(maps.Values(w.resident))...))
+	slices.Sort(own.known)
+	known := append(slices.Compact(own.known), own.lacked...)
+	weighed, err := weigh(own.models, known, w.cfg.Weights)
+	if err != nil {
+		return err
+	}
+	if w.loader.weights, err = parseWeights(w.cfg.Weights); err != nil {
+		return err
+	}
+	for _, m := range weighed {
+		again := own.again(m.Name())
+		if w.deps.Models != nil {
+			again = nil
+		}
+		w.loader.add(m, again)
+		w.own[m.Name()] = keyOf(m)
+		w.versions.Want(m.Name(), []versions.Key{keyOf(m)}, false)
+	}
+	if err := w.settle(ctx); err != nil {
+		return err
+	}
+	for _, s := range w.versions.Status() {
+		if s.State != versions.Failed {
+			continue
+		}
+		_, err := w.versions.Await(ctx, s.Key)
+		if err == nil {
+			w.versions.Release(s.Key) // tried again, with success
+			continue
+		}
+		return fmt.Errorf("%w: %w", ErrModel, err)
+	}
 	return nil
 }
+
+// settle waits until no version is on its way into memory.
+func (w *Worker) settle(ctx context.Context) error {
+	for {
+		if !slices.ContainsFunc(w.versions.Status(), underWay) {
+			return nil
+		}
+		select {
+		case <-w.changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// underWay reports whether a version is on its way, and is held up by nothing.
+func underWay(s versions.Status) bool {
+	switch s.State {
+	case versions.Loading, versions.Verifying:
+		return true
+	case versions.Absent, versions.Fetching, versions.Cold:
+		return s.Reason == "" && s.Wanted
+	}
+	return false
+}
+
+// slots is how many sequences of a model can be live.
+func (w *Worker) slots() int { return w.cfg.Slots + w.cfg.realtimeSlots() }

@@ -42,6 +42,7 @@ type metrics struct {
 	residue      prometheus.Gauge
 	storeless    prometheus.Gauge
 	short        *prometheus.GaugeVec // stream
+	modelCounts
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -70,6 +71,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		total:      histogram("cellmq_request_duration_seconds", "Time from publishing to the terminal frame.", seconds),
 	}
 	m.records(histogram("cellmq_store_wait_seconds", "Time from a final to the server's word that it is stored.", seconds))
+	m.modelCounts = newModelCounts(reg)
 	reg.MustRegister(m.requests, m.refusals, m.redeliveries, m.rows, m.step,
 		m.brokerWait, m.queueWait, m.firstToken, m.total,
 		m.storeWait, m.letters, m.lostLetters, m.fenced, m.excused, m.unstored, m.checkpoints, m.restored, m.reconciled, m.residue,

@@ -59,11 +59,15 @@ func (r *ReplayReport) Equal() bool { return len(r.Differences) == 0 }
 // model that is not the letter's comes with [ErrOtherModel].
 func ReplayModel(l *broker.Letter, cfg ServeConfig) (*models.Model, error) {
 	cfg.Models = []string{l.Model}
-	found, known, err := findModels(cfg)
+	all, err := findModels(cfg)
+	if err == nil {
+		err = all.complete()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if found, err = weigh(found, append(known, l.Model), cfg.Weights); err != nil {
+	found, err := weigh(all.models, append(all.known, l.Model), cfg.Weights)
+	if err != nil {
 		return nil, err
 	}
 	return found[0], sameModel(l, found[0])

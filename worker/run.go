@@ -9,6 +9,7 @@ import (
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/models/tokenizer"
+	"github.com/cellmq/cellmq/worker/internal/versions"
 )
 
 // run is one request on this worker: a lease, a sequence and a token stream.
@@ -120,6 +121,18 @@ func (r *run) modelLabel() string {
 		return "unknown"
 	}
 	return r.model
+}
+
+// version is the one that the request ran on, here or, when it came too often,
+// before.
+func (r *run) version() (versions.Key, bool) {
+	switch {
+	case r.served != nil:
+		return r.served.key, true
+	case r.past != nil && r.past.Digest != "":
+		return versions.Key{Model: r.req.Model, Digest: r.past.Digest}, true
+	}
+	return versions.Key{}, false
 }
 
 // timing returns where the request's time went, seen at its end.

@@ -32,6 +32,7 @@ func idleWorker(t *testing.T) (*Worker, *models.Model) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.loader.add(m, nil)
 	w.routes.Store(routesTo(newServed(keyOf(m), m, nil)))
 	w.conn = brokertest.Connect(t, server, broker.Config{AckWait: 100 * time.Millisecond, Stream: broker.StreamConfig{MaxDeliver: 1}})
 	if err := w.conn.EnsureStreams(t.Context(), []string{"langid"}); err != nil {

@@ -56,11 +56,18 @@ func weigh(found []*models.Model, known []string, entries []string) ([]*models.M
 	}
 	out := slices.Clone(found)
 	for i, m := range found {
-		if w, ok := wanted.byName[m.Name()]; ok {
-			out[i] = m.WithWeights(w)
-		} else if wanted.all != nil {
-			out[i] = m.WithWeights(*wanted.all)
-		}
+		out[i] = wanted.weigh(m)
 	}
 	return out, nil
+}
+
+// weigh gives a model the weight type that the operator chose.
+func (wanted wantedWeights) weigh(m *models.Model) *models.Model {
+	if w, ok := wanted.byName[m.Name()]; ok {
+		return m.WithWeights(w)
+	}
+	if wanted.all != nil {
+		return m.WithWeights(*wanted.all)
+	}
+	return m
 }

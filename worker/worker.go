@@ -53,18 +53,25 @@ type Worker struct {
 	table    *table
 	tasks    *tasks
 	runtime  *cellrt.Runtime
+	loader   *loader
+	versions *versions.Set
+	tally    *tally
+	changed  chan struct{} // holds a signal when a version's state has changed
 	durable  *broker.Credits
 	realtime *broker.Credits
 
 	// Set by Run before anything that reads them starts.
-	resident map[versions.Key]*served
-	conn     *broker.Conn
-	frames   *broker.Publisher
-	finals   *broker.Finals
-	admin    *admin
-	stores   *stores
+	lacked []string // names that CELLMQ_MODELS gives, and that are none of its own models'
+	own    map[string]versions.Key
+	shelf  *shelf // nil: no registry
+	conn   *broker.Conn
+	frames *broker.Publisher
+	finals *broker.Finals
+	admin  *admin
+	stores *stores
 
 	routes atomic.Pointer[routes] // never nil
+	polled atomic.Int64           // when deployments were read last, unix ns; 0: never
 
 	largest  atomic.Int64 // rows in a step since requests are taken
 	serving  atomic.Bool  // requests are taken
@@ -104,7 +111,9 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		tasks:    newTasks(),
 		durable:  broker.NewCredits(cfg.Slots),
 		realtime: broker.NewCredits(cfg.realtimeSlots()),
-		resident: map[versions.Key]*served{},
+		own:      map[string]versions.Key{},
+		tally:    newTally(),
+		changed:  make(chan struct{}, 1),
 		ready:    make(chan struct{}),
 		handBack: make(chan struct{}),
 		leave:    make(chan struct{}),
@@ -119,7 +128,11 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 	}
 	w.runtime = runtime
 	w.routes.Store(routesTo())
-	registry.MustRegister(newLive(w), collectors.NewGoCollector(),
+	w.loader = newLoader(w)
+	w.versions = versions.New(versions.Config{
+		Budget: cfg.ModelBytes, Linger: linger(cfg.AckWait), Loader: w.loader, Changed: w.versionsChanged,
+	})
+	registry.MustRegister(newLive(w), newLiveModels(w), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return w, nil
 }
@@ -236,11 +249,10 @@ func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
 		group.Go(func() error { return a.run(work, w.log) })
 	}
 	group.Go(func() error { return w.runtime.Run(work) })
-	found, err := w.models()
-	if err != nil {
-		return err
-	}
-	if err := w.load(ctx, found); err != nil {
+	group.Go(func() error { return w.versions.Run(work) })
+	starting, stop := joined(ctx, work)
+	defer stop()
+	if err := w.loadOwn(starting); err != nil {
 		return err
 	}
 	disconnect, err := w.connect(ctx)
@@ -248,11 +260,43 @@ func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
 		return err
 	}
 	defer disconnect()
-	return w.serve(ctx, work, group)
+	f := newFollower(w)
+	if err := f.begin(starting); err != nil {
+		return err
+	}
+	if err := w.conn.EnsureStreams(ctx, w.modelNames()); err != nil {
+		return err
+	}
+	if err := w.conn.EnsureConsumers(ctx, w.modelNames()); err != nil {
+		return err
+	}
+	return w.serve(ctx, work, group, f)
 }
 
+// joined returns a context that ends with either, and what ends it.
+func joined(ctx, other context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// versionsChanged is told by the set of versions.
+func (w *Worker) versionsChanged() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// linger is how long a version stays that is not wanted: as long as the requests
+// of workers that died come back.
+func linger(ackWait time.Duration) time.Duration { return max(30*time.Second, 3*ackWait) }
+
 // serve takes requests until ctx or work ends, and drains.
-func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
+func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group, f *follower) error {
 	intake, err := w.conn.Intake(w.modelNames())
 	if err != nil {
 		return err
@@ -292,6 +336,8 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group) error {
 		defer close(stopped)
 		return w.take(taking, intake)
 	})
+	f.front = front{intake, service}
+	parts.Go(func() { f.run(taking) })
 	parts.Go(func() { w.reconcile(taking) })
 	parts.Go(func() { w.sweep(taking) })
 	parts.Go(func() { w.probeStores(taking) })
@@ -345,8 +391,11 @@ func (w *Worker) closed(r *run, outcome string, now time.Time) {
 	finished := outcome != outcomeHandedBack && outcome != outcomeLeaseLost && outcome != outcomeUnsent
 	w.metrics.closed(r, outcome, now)
 	w.logEnd(r, outcome, now)
-	w.table.remove(r, finished, now)
+	if k, ok := r.version(); ok {
+		w.tally.count(k, outcome)
+	}
 	w.release(r)
+	w.table.remove(r, finished, now)
 	r.delivery.Done()
 }
 

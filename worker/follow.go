@@ -1,0 +1,358 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/registry"
+	"github.com/cellmq/cellmq/worker/internal/versions"
+)
+
+const (
+	// pollEvery is how often deployments are read. It is well below
+	// [registry.Lead], so that a rule is known before it holds.
+	pollEvery = time.Second
+	// pollWait bounds an exchange with the registry.
+	pollWait = 2 * time.Second
+	// leaveAfter is how long a model that is no longer served is still answered for:
+	// for requests that were on their way.
+	leaveAfter = 30 * time.Second
+	// setWait bounds how long the server may take to learn of other models.
+	setWait = 10 * time.Second
+)
+
+// follower keeps the worker's versions and routes at what deployments say, tells
+// the registry what the worker has, and moves deployments on. One goroutine uses
+// it.
+type follower struct {
+	worker *Worker
+	log    *slog.Logger
+
+	deployments map[string]*registry.Deployment // of models that this worker may serve
+	stages      map[string]stage                // since when this process knows them
+	served      map[string]bool                 // models whose active version was ready once
+	leaving     map[string]time.Time            // when models stopped being served
+	trouble     string                          // with the registry, as it was logged
+
+	front    front
+	unset    bool      // front does not have the models of the routes yet
+	told     time.Time // when the last report went out
+	reported string    // the state that it told of
+	quiet    time.Time // no deployment is moved on before
+	session  uint64    // of the registry's connection
+}
+
+// stage is where a deployment is, and since when this process knows.
+type stage struct {
+	registry.Stage
+	since time.Time
+}
+
+// front is what takes requests. It is zero as long as nothing does.
+type front struct {
+	intake  *broker.Intake
+	service *broker.Service
+}
+
+func newFollower(w *Worker) *follower {
+	return &follower{
+		worker: w, log: w.log, deployments: map[string]*registry.Deployment{}, stages: map[string]stage{},
+		served: map[string]bool{}, leaving: map[string]time.Time{},
+	}
+}
+
+// run follows until ctx ends. Then it reports that the worker serves nothing.
+func (f *follower) run(ctx context.Context) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			f.farewell()
+			return
+		case <-tick.C:
+			f.poll(ctx)
+			f.settle(ctx)
+			f.report(ctx, time.Now())
+			f.advance(ctx, time.Now())
+		case <-f.worker.changed:
+			f.settle(ctx)
+			f.report(ctx, time.Now())
+		}
+	}
+}
+
+// begin makes the routes that there are at the start: those of the worker's own
+// models, and of deployments as far as the registry answers soon.
+func (f *follower) begin(ctx context.Context) error {
+	w := f.worker
+	f.settle(ctx) // its own models' routes
+	f.poll(ctx)
+	if err := w.settle(ctx); err != nil {
+		return err
+	}
+	f.settle(ctx)
+	if own := (&ownModels{lacked: w.lacked}); w.polled.Load() == 0 && own.complete() != nil {
+		return own.complete()
+	}
+	for len(w.routes.Load().names()) == 0 {
+		if f.away() {
+			return f.nothing()
+		}
+		tick := time.NewTimer(pollEvery)
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return context.Cause(ctx)
+		case <-w.changed:
+		case <-tick.C:
+			f.poll(ctx)
+			f.report(ctx, time.Now())
+			f.advance(ctx, time.Now())
+		}
+		tick.Stop()
+		f.settle(ctx)
+	}
+	return nil
+}
+
+// poll reads the deployments. Those that cannot be read stay as they are.
+func (f *follower) poll(ctx context.Context) {
+	w := f.worker
+	if !w.shelf.open() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, pollWait)
+	defer cancel()
+	defer context.AfterFunc(w.shelf.on, cancel)()
+	all, asked, err := w.shelf.Deployments(ctx)
+	var unreadable *registry.UnreadableError
+	switch {
+	case !w.shelf.open():
+		return
+	case errors.As(err, &unreadable):
+		for model := range unreadable.Records {
+			if d := f.deployments[model]; d != nil {
+				all[model] = d
+			}
+		}
+	case err != nil:
+		f.complain(err)
+		return
+	}
+	f.complain(err)
+	w.polled.Store(asked.UnixNano())
+	for model := range f.deployments {
+		if all[model] == nil { // its bucket was made anew: what serves goes on
+			all[model] = f.deployments[model]
+		}
+	}
+	for model, d := range all {
+		if w.mayServe(model) {
+			f.follow(d)
+		}
+	}
+}
+
+// complain logs what is wrong with the registry when that has changed.
+func (f *follower) complain(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == f.trouble {
+		return
+	}
+	switch {
+	case errors.Is(err, registry.ErrNoRegistry):
+		if f.trouble != "" || len(f.deployments) > 0 {
+			f.log.Warn("the model registry is gone, what is served stays")
+		} else {
+			f.log.Debug("no model registry")
+		}
+	case err != nil:
+		f.log.Warn("the model registry does not answer, what is served stays", slog.Any("error", err))
+	default:
+		f.log.Info("the model registry answers")
+	}
+	f.trouble = text
+}
+
+// follow has the versions loaded that a deployment wants.
+func (f *follower) follow(d *registry.Deployment) {
+	before := f.deployments[d.Model]
+	f.deployments[d.Model] = d
+	if s := f.stages[d.Model]; s.since.IsZero() || s.Stage != d.Stage() {
+		f.stages[d.Model] = stage{d.Stage(), time.Now()}
+	}
+	if before != nil && before.Revision == d.Revision {
+		return
+	}
+	w := f.worker
+	var keys []versions.Key
+	for _, ref := range d.Wanted() {
+		if k, ok := keyAt(d.Model, ref, w.own[d.Model]); ok && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	pinned := d.Pinned || d.Phase != registry.Steady
+	if before == nil || before.Serial != d.Serial {
+		w.versions.Want(d.Model, keys[:min(len(keys), 1)], pinned) // what failed before is tried again
+	}
+	w.versions.Want(d.Model, keys, pinned)
+	f.log.Info("deployment", slog.String("model", d.Model), slog.String("phase", string(d.Phase)), slog.Uint64("serial", d.Serial),
+		slog.String("active", d.Active.Version), slog.String("next", d.Next.Version), slog.Int("share", d.Share), slog.String("reason", d.Reason))
+}
+
+// settle makes the routes that follow from deployments and from what is in memory,
+// and has requests taken for the models that have one.
+func (f *follower) settle(ctx context.Context) {
+	w := f.worker
+	old, next := w.routes.Load(), f.routes(time.Now())
+	if old.same(next) && !f.unset {
+		return
+	}
+	w.routes.Store(next)
+	if f.front == (front{}) {
+		return
+	}
+	if err := f.offer(ctx, old, next); err != nil {
+		f.unset = true
+		f.log.Warn("models not offered yet", slog.Any("error", err))
+		return
+	}
+	f.unset = false
+}
+
+// offer tells the server and clients which models are served. What is new is
+// offered when everything for it is there; what leaves is first taken no more
+// requests for.
+func (f *follower) offer(ctx context.Context, old, next *routes) error {
+	w := f.worker
+	ctx, cancel := context.WithTimeout(ctx, setWait)
+	defer cancel()
+	names := next.names()
+	if !slices.Equal(old.names(), names) || f.unset {
+		if err := w.conn.EnsureStreams(ctx, names); err != nil {
+			return err
+		}
+		if err := w.conn.EnsureConsumers(ctx, names); err != nil {
+			return err
+		}
+	}
+	if len(names) < len(old.names()) {
+		if err := f.front.intake.SetModels(names); err != nil {
+			return err
+		}
+	}
+	if f.unset || !slices.Equal(old.describe(), next.describe()) {
+		if err := f.front.service.SetModels(ctx, next.describe()); err != nil {
+			return err
+		}
+	}
+	return f.front.intake.SetModels(names)
+}
+
+// routes makes the routes as they should be.
+func (f *follower) routes(now time.Time) *routes {
+	w := f.worker
+	status := map[versions.Key]versions.Status{}
+	byModel := map[string][]versions.Status{}
+	needed := map[versions.Key]bool{}
+	for _, s := range w.versions.Status() {
+		status[s.Key], needed[s.Key] = s, true
+		byModel[s.Model] = append(byModel[s.Model], s)
+	}
+	w.loader.keep(needed)
+	names := maps.Clone(w.own)
+	for model := range f.deployments {
+		names[model] = w.own[model]
+	}
+	next := &routes{byModel: map[string]*route{}}
+	for model, own := range names {
+		rt := &route{own: own, active: own, deployment: f.deployments[model]}
+		active := registry.Ref{}
+		if rt.deployment != nil {
+			active = rt.deployment.Active
+			rt.active, _ = keyAt(model, active, own)
+		}
+		f.served[model] = f.serves(model, status[rt.active])
+		if !f.served[model] {
+			f.leave(model, now, next)
+			continue
+		}
+		delete(f.leaving, model)
+		rt.shown = w.shown(rt.active, active)
+		rt.named = w.named(byModel[model], rt.active)
+		next.byModel[model] = rt
+	}
+	return next
+}
+
+// serves reports whether a model is served whose active version is in this state:
+// one that is in memory, or was, or waits for room until it is asked for.
+func (f *follower) serves(model string, s versions.Status) bool {
+	switch {
+	case s.State.Resident():
+		return true
+	case s.State == versions.Failed, s.Digest == "":
+		return false
+	case s.State == versions.Cold && s.Reason != "":
+		return true
+	}
+	return f.served[model]
+}
+
+// leave keeps the route of a model for a while that is no longer served.
+func (f *follower) leave(model string, now time.Time, next *routes) {
+	old := f.worker.routes.Load().byModel[model]
+	if old == nil {
+		return
+	}
+	since, ok := f.leaving[model]
+	if !ok {
+		since = now
+		f.leaving[model] = now
+	}
+	if now.Sub(since) < leaveAfter {
+		rt := *old
+		rt.leaving = true
+		next.byModel[model] = &rt
+	}
+}
+
+// shown is what clients are told of a version.
+func (w *Worker) shown(k versions.Key, ref registry.Ref) broker.ServedModel {
+	if facts, ok := w.loader.known(k); ok {
+		return facts.shown
+	}
+	return broker.ServedModel{Name: k.Model, Version: ref.Version, Digest: k.Digest}
+}
+
+// named are the versions in memory by their name. Of several of one name the
+// active one is meant.
+func (w *Worker) named(all []versions.Status, active versions.Key) map[string]versions.Key {
+	out := map[string]versions.Key{}
+	for _, s := range all {
+		facts, ok := w.loader.known(s.Key)
+		if ok && (s.State.Resident() || s.Key == active) && (s.Key == active || out[facts.shown.Version] != active) {
+			out[facts.shown.Version] = s.Key
+		}
+	}
+	return out
+}
+
+// mayServe reports whether the configuration lets the worker serve a model.
+func (w *Worker) mayServe(model string) bool {
+	return len(w.cfg.Models) == 0 || slices.Contains(w.cfg.Models, model)
+}
+
+// needsFiles reports whether files in the cache are in use, or wanted.
+func (w *Worker) needsFiles(digest string) bool {
+	return slices.ContainsFunc(w.versions.Status(), func(s versions.Status) bool { return s.Digest == digest })
+}

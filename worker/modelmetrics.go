@@ -1,0 +1,127 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cellmq/cellmq/registry"
+	"github.com/cellmq/cellmq/worker/internal/versions"
+)
+
+// modelCounts count what happens to models. Names of models are those served here
+// or deployed: their number is an operator's.
+type modelCounts struct {
+	load        prometheus.Histogram
+	loads       *prometheus.CounterVec // model, result
+	deployments *prometheus.CounterVec // model, result
+}
+
+func newModelCounts(reg prometheus.Registerer) modelCounts {
+	m := modelCounts{
+		load: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "cellmq_model_load_seconds", Help: "Time from a version's files to its being ready, golden outputs included.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
+		}),
+		loads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cellmq_model_loads_total", Help: "Versions loaded, by result: ok or failed.",
+		}, []string{"model", "result"}),
+		deployments: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cellmq_deployments_total", Help: "Versions that this worker made the active one, or refused.",
+		}, []string{"model", "result"}),
+	}
+	reg.MustRegister(m.load, m.loads, m.deployments)
+	return m
+}
+
+// loaded counts a version that was loaded, or was not.
+func (m *modelCounts) loaded(model string, err error, took time.Duration) {
+	if err != nil {
+		m.loads.WithLabelValues(model, "failed").Inc()
+		return
+	}
+	m.loads.WithLabelValues(model, "ok").Inc()
+	m.load.Observe(took.Seconds())
+}
+
+// deployed counts what a record that this worker wrote decides.
+func (m *modelCounts) deployed(model string, before, after *registry.Deployment) {
+	switch {
+	case len(after.Refused) > 0 && (len(before.Refused) == 0 || after.Refused[0] != before.Refused[0]):
+		m.deployments.WithLabelValues(model, "refused").Inc()
+	case after.Active != before.Active:
+		m.deployments.WithLabelValues(model, "active").Inc()
+	}
+}
+
+// liveModels are the figures of versions, read when somebody asks: those of a
+// version that has gone are gone too.
+type liveModels struct {
+	worker *Worker
+
+	info, bytes, failed, evictions, memory, budget, age *prometheus.Desc
+}
+
+func newLiveModels(w *Worker) *liveModels {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &liveModels{
+		worker:    w,
+		info:      desc("cellmq_model_info", "1 for each version of a model that the worker has or should have.", "model", "version", "digest", "weights", "state"),
+		bytes:     desc("cellmq_model_bytes", "Memory of a version: its weights, what of these it shares with others, and the state of its sequences.", "model", "version", "kind"),
+		failed:    desc("cellmq_model_failed", "1 for each version that is wanted here and cannot be loaded.", "model", "version"),
+		evictions: desc("cellmq_model_evictions_total", "Versions unloaded to make room for others."),
+		memory:    desc("cellmq_model_memory_bytes", "Memory of all versions, shared weights counted once."),
+		budget:    desc("cellmq_model_budget_bytes", "What versions may take; 0: no bound."),
+		age:       desc("cellmq_registry_age_seconds", "Time since the deployments were read; absent without a registry."),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (l *liveModels) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{l.info, l.bytes, l.failed, l.evictions, l.memory, l.budget, l.age} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (l *liveModels) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	seen := map[[2]string]bool{}
+	for _, s := range l.worker.versions.Status() {
+		version := l.worker.versionName(s.Key)
+		gauge(l.info, 1, s.Model, version, s.Digest, l.worker.shown(s.Key, registry.Ref{}).Weights, string(s.State))
+		if name := [2]string{s.Model, version}; seen[name] {
+			continue // two of one name have one series
+		} else {
+			seen[name] = true
+		}
+		if s.State.Resident() {
+			gauge(l.bytes, float64(s.WeightBytes), s.Model, version, "weights")
+			gauge(l.bytes, float64(s.SharedBytes), s.Model, version, "shared")
+			gauge(l.bytes, float64(s.StateBytes), s.Model, version, "state")
+		}
+		if s.State == versions.Failed {
+			gauge(l.failed, 1, s.Model, version)
+		}
+	}
+	totals := l.worker.versions.Totals()
+	ch <- prometheus.MustNewConstMetric(l.evictions, prometheus.CounterValue, float64(totals.Evictions))
+	gauge(l.memory, float64(totals.Bytes))
+	gauge(l.budget, float64(totals.Budget))
+	if polled := l.worker.polled.Load(); polled > 0 {
+		gauge(l.age, max(time.Since(time.Unix(0, polled)).Seconds(), 0))
+	}
+}
+
+// versionName names a version in metrics: as clients do, or by its digest while its
+// files have not been read.
+func (w *Worker) versionName(k versions.Key) string {
+	if facts, ok := w.loader.known(k); ok {
+		return facts.shown.Version
+	}
+	return k.Digest[:min(len(k.Digest), 12)]
+}
