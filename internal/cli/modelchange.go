@@ -154,6 +154,9 @@ type follower struct {
 	serial   uint64
 	streams  streams
 	said     string
+
+	rule registry.Rule // the last one that was seen
+	seen time.Time     // and when first
 }
 
 // wait returns the deployment when it has ended, and why it ended badly.
@@ -172,7 +175,8 @@ func (w *follower) wait(ctx context.Context) (*registry.Deployment, error) {
 				return nil, err
 			}
 		} else {
-			if ended, err := w.ended(d); ended {
+			holds := w.holds(d.Rule())
+			if ended, err := w.ended(d); ended && (holds || err != nil) {
 				return d, err
 			}
 			if err := w.say(w.progress(d, reports)); err != nil {
@@ -203,6 +207,15 @@ func (w *follower) ended(d *registry.Deployment) (bool, error) {
 		return true, fmt.Errorf("%s@%s is not deployed any longer: %s", w.name, w.to.Version, shown(d.Reason))
 	}
 	return false, nil
+}
+
+// holds says whether a rule that serves has taken effect, whatever the clocks of
+// server and command are.
+func (w *follower) holds(r registry.Rule) bool {
+	if w.seen.IsZero() || r.Active != w.rule.Active || r.Next != w.rule.Next || r.Share != w.rule.Share {
+		w.rule, w.seen = r, time.Now()
+	}
+	return time.Since(w.seen) >= registry.Lead
 }
 
 // progress tells what a deployment waits for.
