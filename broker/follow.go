@@ -3,12 +3,13 @@ package broker
 import "slices"
 
 // follow gives every wanted model its queues and recalls those of the others. A
-// queue whose model comes back before its subscription has ended goes on.
+// queue whose model comes back before its subscription has ended goes on; others
+// of the model may have left by then.
 func (l *loop) follow() {
 	models := l.intake.wanted()
-	there := map[string]bool{}
+	there := map[string]bool{} // by name of the consumer
 	for _, q := range l.queues {
-		there[q.model] = true
+		there[q.name] = true
 		q.leaving = !slices.Contains(models, q.model)
 		if q.leaving {
 			l.recall(q)
@@ -17,12 +18,13 @@ func (l *loop) follow() {
 	l.forget()
 	var added uint64
 	for _, m := range models {
-		if there[m] {
-			continue
-		}
-		there[m] = true
 		for _, p := range priorities() {
-			l.queues = append(l.queues, &queue{model: m, priority: p, name: consumerName(m, p)})
+			name := consumerName(m, p)
+			if there[name] {
+				continue
+			}
+			there[name] = true
+			l.queues = append(l.queues, &queue{model: m, priority: p, name: name})
 			added++
 		}
 	}

@@ -97,12 +97,13 @@ type Service struct {
 	changing sync.Mutex     // one change of the models at a time
 	ghosts   sync.WaitGroup // of the goroutines that look for them, see exorcise
 
-	mu      sync.Mutex
-	micro   micro.Service        // what stays; nil after Drain
-	models  micro.Service        // the models' endpoints; nil without models and after Drain
-	drained bool                 // by Drain or Close
-	kept    []*nats.Subscription // while draining: what is left
-	closed  bool
+	mu       sync.Mutex
+	micro    micro.Service        // what stays; nil after Drain
+	models   micro.Service        // the models' endpoints; nil without models and after Drain
+	replaced micro.Service        // those before, for a moment
+	drained  bool                 // by Drain or Close
+	kept     []*nats.Subscription // while draining: what is left
+	closed   bool
 }
 
 // Serve registers the endpoints; they are reachable when it returns.
@@ -293,12 +294,12 @@ func (s *Service) Drain(ctx context.Context) error {
 // takeServices leaves s without services for good. It is called with mu held.
 func (s *Service) takeServices() []micro.Service {
 	var out []micro.Service
-	for _, svc := range []micro.Service{s.models, s.micro} {
+	for _, svc := range []micro.Service{s.replaced, s.models, s.micro} {
 		if svc != nil {
 			out = append(out, svc)
 		}
 	}
-	s.micro, s.models, s.drained = nil, nil, true
+	s.micro, s.models, s.replaced, s.drained = nil, nil, nil, true
 	return out
 }
 

@@ -12,9 +12,13 @@ import (
 )
 
 const (
-	// drainPoll is above the interval in which the library looks whether a
-	// subscription that drains has nothing left.
-	drainPoll = time.Second
+	// overlap is above the time between the server's choice of whom a request goes
+	// to and its delivery. A request for which the only subscription ends in between
+	// finds nobody.
+	overlap = 50 * time.Millisecond
+	// drainPoll is well above the interval in which the library looks whether a
+	// subscription that drains has nothing left, 100 ms.
+	drainPoll = 500 * time.Millisecond
 	// drainBlind is above the time for which it waits for a server that is away.
 	drainBlind = requestTimeout + drainPoll
 )
@@ -26,9 +30,10 @@ const (
 // leaves which have arrived are still delivered, the last of them maybe a moment
 // after SetModels returns. Statistics of the endpoints begin anew.
 //
-// Without a connection it waits for one until ctx ends. After another error than
-// that of a bad model the change may have been made, and the server may not know
-// it yet; the same call again settles it. After Drain or Close it does nothing.
+// Without a connection, and when it is lost meanwhile, it waits for one until ctx
+// ends. After another error than that of a bad model the change may have been
+// made, and the server may not know it yet; the same call again settles it. After
+// Drain or Close it does nothing.
 func (s *Service) SetModels(ctx context.Context, models []ServedModel) error {
 	if err := s.checkModels(models); err != nil {
 		return fmt.Errorf("set models of the service: %w", err)
@@ -38,21 +43,60 @@ func (s *Service) SetModels(ctx context.Context, models []ServedModel) error {
 	if err := awaitConnected(ctx, s.conn.nc); err != nil {
 		return fmt.Errorf("set models of the service: %w", err)
 	}
-	session := s.conn.nc.Stats().Reconnects
-	old, err := s.replaceModels(models)
+	replaced, err := s.replaceModels(models)
 	if err != nil {
 		return fmt.Errorf("set models of the service: %w", err)
 	}
-	// The server takes the subscriptions and their ends in order, so it never has
-	// none of a model that stays.
-	if old != nil {
-		err = old.Stop()
+	if replaced {
+		err = errors.Join(s.settle(ctx), s.overlap(ctx))
+		session := s.conn.nc.Stats().Reconnects
+		err = errors.Join(err, s.stopReplaced())
 		s.exorcise(session)
 	}
-	if err = errors.Join(err, s.conn.flush(ctx)); err != nil {
+	if err = errors.Join(err, s.settle(ctx)); err != nil {
 		return fmt.Errorf("set models of the service: %w", err)
 	}
 	return nil
+}
+
+// settle returns when the server knows the subscriptions there are. It hears of
+// them again with every new connection.
+func (s *Service) settle(ctx context.Context) error {
+	for {
+		err := awaitConnected(ctx, s.conn.nc)
+		if err != nil {
+			return err
+		}
+		if err = s.conn.flush(ctx); err == nil || ctx.Err() != nil || s.life.Err() != nil {
+			return err
+		}
+	}
+}
+
+// overlap waits while both the new and the replaced endpoints are in the queue
+// groups.
+func (s *Service) overlap(ctx context.Context) error {
+	timer := time.NewTimer(overlap)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.life.Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// stopReplaced ends the endpoints that replaceModels left.
+func (s *Service) stopReplaced() error {
+	s.mu.Lock()
+	old := s.replaced
+	s.replaced = nil
+	s.mu.Unlock()
+	if old == nil {
+		return nil // by Drain or Close
+	}
+	return old.Stop()
 }
 
 // checkModels checks what is served.
@@ -73,23 +117,24 @@ func (s *Service) checkModels(models []ServedModel) error {
 	return nil
 }
 
-// replaceModels registers the endpoints of models, none after Drain, and returns
-// the service that had those before, which is to be stopped; nil: none had.
-func (s *Service) replaceModels(models []ServedModel) (old micro.Service, err error) {
+// replaceModels registers the endpoints of models, none after Drain, and reports
+// whether there were some before, which are s.replaced then.
+func (s *Service) replaceModels(models []ServedModel) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drained {
-		return nil, nil
+		return false, nil
 	}
 	var svc micro.Service
 	if len(models) > 0 {
+		var err error
 		svc, err = s.addService(func(svc micro.Service) error { return s.registerModels(svc, models) })
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 	}
-	old, s.models = s.models, svc
-	return old, nil
+	s.replaced, s.models = s.models, svc
+	return s.replaced != nil, nil
 }
 
 func (s *Service) registerModels(svc micro.Service, models []ServedModel) error {
@@ -126,12 +171,14 @@ func (s *Service) exorcise(session uint64) {
 		return // the connection ends next
 	}
 	s.ghosts.Go(func() {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-s.life.Done():
-			return
-		case <-timer.C:
+		ticker := time.NewTicker(wait)
+		defer ticker.Stop()
+		for again := true; again; again = !nc.IsConnected() {
+			select {
+			case <-s.life.Done():
+				return
+			case <-ticker.C:
+			}
 		}
 		if nc.Stats().Reconnects == session {
 			return

@@ -173,7 +173,7 @@ func TestEverySettingIsRead(t *testing.T) {
 
 func settingsOf(c worker.Config) string {
 	return strings.Join([]string{
-		c.NatsURL, c.NatsCredentials, c.NatsNkey, c.NatsCA, c.NatsCert, c.NatsKey, c.EmbeddedConfig, c.DataDir, c.EmbeddedHost, c.SubjectPrefix, c.Name,
+		c.NatsURL, c.NatsCredentials, c.NatsNkey, c.NatsCA, c.NatsCert, c.NatsKey, c.EmbeddedConfig, c.DataDir, c.CacheDir, c.EmbeddedHost, c.SubjectPrefix, c.Name,
 		strings.Join(c.Models, ","), strings.Join(c.ModelDirs, ","), strings.Join(c.Weights, ","), c.ISA, c.AdminAddress, c.LogLevel, c.LogFormat,
 	}, "|")
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cellmq/cellmq/broker"
@@ -156,14 +155,9 @@ func TestEveryBundledModelIsServed(t *testing.T) {
 	w := start(t, server, worker.Deps{}, func(c *worker.Config) {
 		c.Models, c.Profile, c.Executors, c.Threads = nil, worker.DefaultConfig().Profile, 2, 2
 	})
-	var info micro.Info
-	ask(t, connect(t, server), "$SRV.INFO.cellmq", &info)
-	var subjects []string
-	for _, e := range info.Endpoints {
-		subjects = append(subjects, e.Subject)
-	}
+	subjects := endpoints(t, connect(t, server))
 	for _, name := range zoo.Names() {
-		if !slices.Contains(subjects, "infer.rt."+name) {
+		if _, ok := subjects["infer.rt."+name]; !ok {
 			t.Errorf("%s is not among %v", name, subjects)
 		}
 	}

@@ -227,6 +227,7 @@ func (f *follower) settle(ctx context.Context) {
 		return
 	}
 	f.unset = false
+	f.log.Info("models offered", slog.Any("models", next.names()))
 }
 
 // offer tells the server and clients which models are served. What is new is

@@ -47,6 +47,7 @@ func start(tb testing.TB, server *broker.Server, deps worker.Deps, change func(*
 		cfg.NatsURL = server.URL()
 	}
 	cfg.Grace, cfg.Profile = patience, 0
+	cfg.CacheDir = tb.TempDir()
 	cfg.Models = []string{"g2p-en"}
 	if change != nil {
 		change(&cfg)
@@ -339,6 +340,11 @@ func randomModel(tb testing.TB, name string, hidden int, spoil func(bias []float
 // state, and each unit the next byte's logit.
 func speller(tb testing.TB, name, text string) *models.Model {
 	tb.Helper()
+	config, tensors := spellerParts(text, "1")
+	return assemble(tb, name, config, tensors)
+}
+
+func spellerParts(text, version string) (config string, tensors []safetensors.Values) {
 	const vocab, strong = 256, 20
 	n := len(text)
 	zeros := func(name string, shape ...int) safetensors.Values {
@@ -356,11 +362,11 @@ func speller(tb testing.TB, name, text string) *models.Model {
 		input.Data[(2*n+i)*n+i] = strong // the cell's candidate
 		bias.Data[i], bias.Data[n+i], bias.Data[3*n+i] = strong, -strong, strong
 	}
-	config := fmt.Sprintf(`{"model_type":"rnn_lm","cell":"lstm","num_layers":1,"vocab_size":%d,"embedding_size":%d,"hidden_size":%d,
-		"tokenizer":{"type":"bytes"}}`, vocab, n, n)
-	return assemble(tb, name, config, []safetensors.Values{
+	config = fmt.Sprintf(`{"model_type":"rnn_lm","cell":"lstm","num_layers":1,"vocab_size":%d,"embedding_size":%d,"hidden_size":%d,
+		"tokenizer":{"type":"bytes"},"version":%q}`, vocab, n, n, version)
+	return config, []safetensors.Values{
 		embed, out, input, bias, zeros("out.bias", vocab), zeros("rnn.weight_hh_l0", 4*n, n), zeros("rnn.bias_hh_l0", 4*n),
-	})
+	}
 }
 
 // assemble loads a model from its configuration and tensors.

@@ -10,7 +10,6 @@ import (
 	"testing/fstest"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/models"
@@ -29,14 +28,8 @@ func TestWeightTypeIsVisible(t *testing.T) {
 		Log: slog.New(slog.NewTextHandler(&log, nil)), Models: []*models.Model{g2p(t)},
 	}, func(c *worker.Config) { c.Weights, c.ISA = []string{"f32", "g2p-en=bf16"}, "purego" })
 	nc := connect(t, server)
-	var info micro.Info
-	ask(t, nc, "$SRV.INFO.cellmq", &info)
-	found := false
-	for _, e := range info.Endpoints {
-		found = found || e.Subject == "infer.rt.g2p-en" && e.Metadata["weights"] == "bf16" && e.Metadata["version"] == "1+bf16"
-	}
-	if !found {
-		t.Errorf("endpoints %+v", info.Endpoints)
+	if e := endpoints(t, nc)["infer.rt.g2p-en"]; e.Metadata["weights"] != "bf16" || e.Metadata["version"] != "1+bf16" {
+		t.Errorf("endpoint %+v", e)
 	}
 	replies := subscribe(t, nc, nats.NewInbox())
 	publish(t, nc, "infer.rt.g2p-en", replies.Subject, []byte("hello"), "Infer-Version", "1+bf16")

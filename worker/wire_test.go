@@ -140,24 +140,18 @@ func TestServiceDiscovery(t *testing.T) {
 	if ping.Version != "1.2.3" || ping.Metadata["worker"] != w.Name() {
 		t.Errorf("ping %+v", ping)
 	}
-	var info micro.Info
-	ask(t, nc, "$SRV.INFO.cellmq", &info)
-	subjects := map[string]micro.EndpointInfo{}
-	for _, e := range info.Endpoints {
-		subjects[e.Subject] = e
-	}
+	subjects := endpoints(t, nc)
 	if e, ok := subjects["infer.rt.g2p-en"]; !ok || e.Metadata["digest"] != g2p(t).Digest() {
-		t.Errorf("endpoints %+v", info.Endpoints)
+		t.Errorf("endpoints %+v", subjects)
 	}
 	if _, ok := subjects["infer.cancel.*"]; !ok {
-		t.Errorf("endpoints %+v", info.Endpoints)
+		t.Errorf("endpoints %+v", subjects)
 	}
 	replies := subscribe(t, nc, nats.NewInbox())
 	publish(t, nc, "infer.rt.g2p-en", replies.Subject, []byte("hello"))
 	untilTerminal(t, replies)
-	var stats micro.Stats
-	ask(t, nc, "$SRV.STATS.cellmq", &stats)
-	for _, e := range stats.Endpoints {
+	stats := both[micro.Stats](t, nc, "$SRV.STATS.cellmq")
+	for _, e := range append(stats[0].Endpoints, stats[1].Endpoints...) {
 		if e.Subject != "infer.rt.g2p-en" {
 			continue
 		}
@@ -168,6 +162,36 @@ func TestServiceDiscovery(t *testing.T) {
 		return
 	}
 	t.Errorf("no statistics of the model in %+v", stats)
+}
+
+// endpoints returns what a worker shows of its endpoints, by subject.
+func endpoints(t *testing.T, nc *nats.Conn) map[string]micro.EndpointInfo {
+	t.Helper()
+	out := map[string]micro.EndpointInfo{}
+	for _, info := range both[micro.Info](t, nc, "$SRV.INFO.cellmq") {
+		for _, e := range info.Endpoints {
+			out[e.Subject] = e
+		}
+	}
+	return out
+}
+
+// both asks the two instances of the service that a worker is: one has the
+// endpoints of the models.
+func both[T any](t *testing.T, nc *nats.Conn, subject string) (answers [2]T) {
+	t.Helper()
+	replies := subscribe(t, nc, nats.NewInbox())
+	publish(t, nc, subject, replies.Subject, nil)
+	for i := range answers {
+		m, err := replies.NextMsg(patience)
+		if err != nil {
+			t.Fatalf("%s: %v", subject, err)
+		}
+		if err := json.Unmarshal(m.Data, &answers[i]); err != nil {
+			t.Fatalf("%s: %s: %v", subject, m.Data, err)
+		}
+	}
+	return answers
 }
 
 func ask(t *testing.T, nc *nats.Conn, subject string, answer any) {
