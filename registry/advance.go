@@ -36,8 +36,8 @@ type server struct {
 // it: [Registry.Write] stores one of them.
 //
 // Age is for how long this process has known the [Stage] of the deployment. Without
-// a report that names the model nothing changes. Reports are in the server's memory:
-// who has just connected, or connected again, gives none for [ReportLife], since
+// a report that names the model nothing changes. Reports expire while the server is
+// away: who has just connected, or connected again, gives none for [ReportLife], since
 // others may not have reported yet.
 func (d *Deployment) Advance(reports []Report, age time.Duration, by string) (next *Deployment, changed bool) {
 	servers := d.servers(reports)

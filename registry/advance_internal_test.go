@@ -82,7 +82,7 @@ func TestAdvance(t *testing.T) {
 	}
 }
 
-// TestServerRestartKeepsPhase loses all reports, which are in memory: nothing
+// TestServerRestartKeepsPhase loses all reports, which have expired: nothing
 // changes until workers report again.
 func TestServerRestartKeepsPhase(t *testing.T) {
 	t.Parallel()

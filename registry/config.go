@@ -141,7 +141,7 @@ func (r *Registry) Ensure(ctx context.Context) error {
 		History: recordHistory, MaxValueSize: recordBytes, MaxBytes: recordsBytes,
 	}
 	reports := jetstream.KeyValueConfig{
-		Bucket: r.workers, Description: "what workers of cellmq have loaded", Storage: jetstream.MemoryStorage, Replicas: r.cfg.Replicas,
+		Bucket: r.workers, Description: "what workers of cellmq have loaded", Storage: jetstream.FileStorage, Replicas: r.cfg.Replicas,
 		History: 1, MaxValueSize: reportBytes, MaxBytes: reportsBytes, TTL: reportTTL,
 	}
 	for _, c := range []jetstream.KeyValueConfig{records, reports} {

@@ -277,7 +277,7 @@ func TestReportsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.CachedInfo().Config
-	if c.MaxAge != registry.ReportLife || c.Storage != jetstream.MemoryStorage {
+	if c.MaxAge != registry.ReportLife || c.Storage != jetstream.FileStorage {
 		t.Errorf("reports live for %v in %v", c.MaxAge, c.Storage)
 	}
 	c.MaxAge, c.Duplicates = time.Second, time.Second

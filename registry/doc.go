@@ -28,7 +28,7 @@
 //
 //	object store CELLMQ_MODELS   parts
 //	bucket CELLMQ_MODELS         version.<model>.<version, base64url>, deploy.<model>, lock
-//	bucket CELLMQ_WORKERS        <worker>, in memory, gone when it is not renewed
+//	bucket CELLMQ_WORKERS        <worker>, gone when it is not renewed
 //
 // Everything read is checked against bounds before anything is made of it: other
 // clients of the server may have written it.

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -133,6 +134,32 @@ func (r *restarter) restart() {
 	}
 	r.server.Shutdown()
 	r.start(port)
+}
+
+// TestReportsAfterRestart reports to a server that has restarted: workers make no
+// bucket, so it must still be there.
+func TestReportsAfterRestart(t *testing.T) {
+	t.Parallel()
+	s := newRestarter(t)
+	b := setupOn(t, s.server, nil)
+	if err := b.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.restart()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for tick := time.Tick(50 * time.Millisecond); ; <-tick { // until the connection is back
+		err := b.Report(ctx, registry.Report{Worker: "w1"})
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := b.Reports(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("%v, %v", all, err)
+	}
 }
 
 func TestServerRestartsDuringPush(t *testing.T) {

@@ -2,32 +2,17 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/worker"
 )
 
-// closeWait bounds how long a connection may take to close.
-const closeWait = 5 * time.Second
-
 // letterOptions are the flags that the commands about dead letters share.
-type letterOptions struct {
-	natsURL string
-	json    bool
-}
-
-func (o *letterOptions) bind(set *pflag.FlagSet) {
-	set.StringVar(&o.natsURL, "nats-url", "", "NATS server to connect to")
-	set.BoolVar(&o.json, "json", false, "print JSON, an object in each line")
-}
+type letterOptions struct{ connOptions }
 
 func newDLQ(s streams) *cobra.Command {
 	cmd := &cobra.Command{
@@ -55,34 +40,8 @@ that these commands do changes a letter or publishes a request.`,
 }
 
 // withLetters runs f with a connection to where the letters are.
-func (o *letterOptions) withLetters(ctx context.Context, cfg worker.Config, s streams, f func(*broker.Conn) error) (err error) {
-	if o.natsURL != "" {
-		cfg.NatsURL = o.natsURL
-	}
-	if cfg.NatsURL == "" {
-		cfg.NatsURL = nats.DefaultURL
-	}
-	options, err := cfg.NatsOptions()
-	if err != nil {
-		return usageError{err}
-	}
-	cfg.LogLevel = "warn"
-	conn, err := broker.Connect(ctx, broker.Config{
-		URL: cfg.NatsURL, Name: "cellmq dlq", Options: options, Prefix: cfg.SubjectPrefix, Logger: newLogger(cfg, s.err),
-	})
-	switch {
-	case err == nil:
-	case errors.Is(err, nats.ErrNoServers):
-		return fmt.Errorf("no server answers at %s, name it with --nats-url: %w", broker.RedactURL(cfg.NatsURL), nats.ErrNoServers)
-	default:
-		return err
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
-		defer cancel()
-		err = errors.Join(err, conn.Close(closing))
-	}()
-	return f(conn)
+func (o *letterOptions) withLetters(ctx context.Context, cfg worker.Config, s streams, f func(*broker.Conn) error) error {
+	return o.withConn(ctx, cfg, s, "cellmq dlq", f)
 }
 
 // one reads the letter of a number.
