@@ -11,6 +11,7 @@ import (
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/worker/internal/versions"
 )
 
 // handBackDelay is how long the broker holds back a request that was handed
@@ -61,31 +62,35 @@ func (w *Worker) begin(r *run) {
 		return
 	}
 	r.model = r.req.Model
-	c, refusal := rt.choose(r.req, r.attempt, r.past)
-	if refusal != nil {
+	c, refusal := w.choose(rt, r, time.Now())
+	switch {
+	case refusal != nil:
 		w.refuse(r, refusal)
-		return
+	case c.unknown:
+		w.outbox.end(r, errHandBack) // to a worker that knows, or until this one does
+	case c.served != nil:
+		w.runWith(r, c)
+	default:
+		w.runLater(r, c)
 	}
-	w.runOn(r, c)
 }
 
-// runOn runs a request on the version that was chosen for it.
-func (w *Worker) runOn(r *run, c choice) {
-	if s, ok := w.acquire(c.key); ok {
-		w.runWith(r, s)
-		return
-	}
+// runLater runs a request when the version that was chosen for it is in memory.
+func (w *Worker) runLater(r *run, c choice) {
 	w.tasks.begin(awaitVersion, func(ctx context.Context) {
 		s, err := w.await(ctx, r, c.key)
+		c.served = s
 		switch cause := w.outbox.stopAsked(r); {
 		case err == nil:
-			w.runWith(r, s)
+			w.runWith(r, c)
 		case cause != nil:
 			w.outbox.end(r, cause)
+		case errors.Is(err, versions.ErrStopped):
+			w.outbox.end(r, errHandBack)
 		default:
 			w.log.LogAttrs(ctx, slog.LevelWarn, "version not there for a request",
 				slog.String("request_id", r.req.ID), slog.String("model", r.req.Model), slog.Any("error", err))
-			w.refuse(r, notThere(r.req.Model))
+			w.refuse(r, c.absent(r.req.Model, err))
 		}
 	})
 }
@@ -101,15 +106,20 @@ func notThere(model string) *broker.Error {
 	}
 }
 
-// runWith runs a request on a version that it refers to from now on.
-func (w *Worker) runWith(r *run, s *served) {
-	r.served = s
+// runWith runs a request on the version that was chosen for it, which it refers to
+// from now on.
+func (w *Worker) runWith(r *run, c choice) {
+	r.served = c.served
 	if cause := w.outbox.stopAsked(r); cause != nil {
 		w.outbox.end(r, cause)
 		return
 	}
 	if refusal := w.prepare(r, time.Now()); refusal != nil {
 		w.refuse(r, refusal)
+		return
+	}
+	if c.pin && !w.pin(r) {
+		w.outbox.end(r, errHandBack)
 		return
 	}
 	w.submit(r)
@@ -121,6 +131,9 @@ func (w *Worker) prepare(r *run, now time.Time) *broker.Error {
 	req := r.req
 	if !req.Deadline.IsZero() && !now.Before(req.Deadline) {
 		return tooLate()
+	}
+	if req.Version != "" && req.Version != r.served.shown.Version {
+		return gone(req.Model) // loaded for a later attempt, with another weight type than the first one's
 	}
 	unfolded, from, err := w.restore(r.served.model, req, r.past)
 	if err != nil {

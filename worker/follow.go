@@ -142,9 +142,11 @@ func (f *follower) poll(ctx context.Context) {
 			}
 		}
 	case err != nil:
+		w.unregistered.Store(errors.Is(err, registry.ErrNoRegistry) && len(f.deployments) == 0)
 		f.complain(err)
 		return
 	}
+	w.unregistered.Store(false)
 	f.complain(err)
 	w.polled.Store(asked.UnixNano())
 	for model := range f.deployments {

@@ -15,6 +15,7 @@ type modelCounts struct {
 	load        prometheus.Histogram
 	loads       *prometheus.CounterVec // model, result
 	deployments *prometheus.CounterVec // model, result
+	pinned      prometheus.Counter
 }
 
 func newModelCounts(reg prometheus.Registerer) modelCounts {
@@ -29,8 +30,11 @@ func newModelCounts(reg prometheus.Registerer) modelCounts {
 		deployments: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cellmq_deployments_total", Help: "Versions that this worker made the active one, or refused.",
 		}, []string{"model", "result"}),
+		pinned: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cellmq_pinned_requests_total", Help: "Requests whose version was written down, since it is not the one that the deployment's rule says, or the rule was not known for sure.",
+		}),
 	}
-	reg.MustRegister(m.load, m.loads, m.deployments)
+	reg.MustRegister(m.load, m.loads, m.deployments, m.pinned)
 	return m
 }
 
@@ -59,7 +63,7 @@ func (m *modelCounts) deployed(model string, before, after *registry.Deployment)
 type liveModels struct {
 	worker *Worker
 
-	info, bytes, failed, evictions, memory, budget, age *prometheus.Desc
+	info, bytes, failed, requests, evictions, memory, budget, age *prometheus.Desc
 }
 
 func newLiveModels(w *Worker) *liveModels {
@@ -71,6 +75,7 @@ func newLiveModels(w *Worker) *liveModels {
 		info:      desc("cellmq_model_info", "1 for each version of a model that the worker has or should have.", "model", "version", "digest", "weights", "state"),
 		bytes:     desc("cellmq_model_bytes", "Memory of a version: its weights, what of these it shares with others, and the state of its sequences.", "model", "version", "kind"),
 		failed:    desc("cellmq_model_failed", "1 for each version that is wanted here and cannot be loaded.", "model", "version"),
+		requests:  desc("cellmq_version_requests_total", "Requests that left the worker, by the version that served them: ok, failed through no fault of their own, or other.", "model", "version", "outcome"),
 		evictions: desc("cellmq_model_evictions_total", "Versions unloaded to make room for others."),
 		memory:    desc("cellmq_model_memory_bytes", "Memory of all versions, shared weights counted once."),
 		budget:    desc("cellmq_model_budget_bytes", "What versions may take; 0: no bound."),
@@ -80,7 +85,7 @@ func newLiveModels(w *Worker) *liveModels {
 
 // Describe implements [prometheus.Collector].
 func (l *liveModels) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{l.info, l.bytes, l.failed, l.evictions, l.memory, l.budget, l.age} {
+	for _, d := range []*prometheus.Desc{l.info, l.bytes, l.failed, l.requests, l.evictions, l.memory, l.budget, l.age} {
 		ch <- d
 	}
 }
@@ -91,8 +96,10 @@ func (l *liveModels) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	seen := map[[2]string]bool{}
+	served := map[[2]string]endings{}
 	for _, s := range l.worker.versions.Status() {
 		version := l.worker.versionName(s.Key)
+		served[[2]string{s.Model, version}] = served[[2]string{s.Model, version}].plus(l.worker.tally.of(s.Key))
 		gauge(l.info, 1, s.Model, version, s.Digest, l.worker.shown(s.Key, registry.Ref{}).Weights, string(s.State))
 		if name := [2]string{s.Model, version}; seen[name] {
 			continue // two of one name have one series
@@ -106,6 +113,11 @@ func (l *liveModels) Collect(ch chan<- prometheus.Metric) {
 		}
 		if s.State == versions.Failed {
 			gauge(l.failed, 1, s.Model, version)
+		}
+	}
+	for name, e := range served {
+		for kind, n := range map[string]uint64{tallyOK: e.ok, tallyFailed: e.failed, tallyOther: e.other} {
+			ch <- prometheus.MustNewConstMetric(l.requests, prometheus.CounterValue, float64(n), name[0], name[1], kind)
 		}
 	}
 	totals := l.worker.versions.Totals()

@@ -38,10 +38,19 @@ func (w *Worker) recall(ctx context.Context, r *run) {
 		w.forgotten(r, err)
 	}
 	if r.recalled && r.failures() >= w.cfg.MaxAttempts {
+		w.blame(r)
 		w.refuse(r, exhausted(r.failures()))
 		return
 	}
 	w.begin(r)
+}
+
+// blame notes the version that a request has been given to, for what counts how
+// versions fare.
+func (w *Worker) blame(r *run) {
+	if rt := w.routes.Load().byModel[r.req.Model]; rt != nil {
+		r.wants, _ = rt.key(rt.wanted(r.req))
+	}
 }
 
 func (w *Worker) forgotten(r *run, err error) {

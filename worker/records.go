@@ -135,14 +135,18 @@ func (a *archive) forget(r *run) {
 	}
 }
 
-// stateOf is what is known of a run, and where it can go on.
+// stateOf is what is known of a run, on which version it has begun and where it can
+// go on.
 func (a *archive) stateOf(r *run) *broker.State {
 	s := &broker.State{Client: r.req.Client, ID: r.req.ID, Request: r.req.Hash, Excused: r.excused}
-	switch {
-	case r.saved != nil:
-		s.Checkpoint, s.Digest = r.unfolded.AppendCheckpoint(nil, r.saved), r.served.shown.Digest
-	case r.past != nil:
+	if r.past != nil {
 		s.Checkpoint, s.Digest = r.past.Checkpoint, r.past.Digest
+	}
+	if r.seq != nil && s.Digest != r.served.key.Digest {
+		s.Checkpoint, s.Digest = nil, r.served.key.Digest
+	}
+	if r.saved != nil {
+		s.Checkpoint = r.unfolded.AppendCheckpoint(nil, r.saved)
 	}
 	return s
 }
@@ -155,7 +159,7 @@ func (a *archive) write(ctx context.Context, r *run, read bool) error {
 	if read {
 		if stored, err := a.state(ctx, r); err == nil && stored.Request == r.req.Hash {
 			s.Excused = stored.Excused
-			if r.saved == nil {
+			if r.saved == nil && stored.Digest != "" { // what it began on stays
 				s.Checkpoint, s.Digest = stored.Checkpoint, stored.Digest
 			}
 		}

@@ -134,7 +134,7 @@ func (w *Worker) reportOf(s versions.Status, d *registry.Deployment) registry.Ve
 		Weights: facts.shown.Weights, LoadMillis: s.Took.Milliseconds(),
 		WeightBytes: s.WeightBytes, SharedBytes: s.SharedBytes, StateBytes: s.StateBytes,
 		Golden: s.Golden.Cases, GoldenEqual: s.Golden.Equal, SelfMade: facts.selfMade,
-		Running: s.References, Counts: w.tally.of(s.Key),
+		Running: s.References, Counts: w.tally.of(s.Key).report(),
 	}
 }
 

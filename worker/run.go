@@ -24,8 +24,10 @@ type run struct {
 
 	// Set by admission before the outbox knows the run; nil as far as admission
 	// refused it.
-	model    string // the request's, once it is known to be served here
+	model    string       // the request's, once it is known to be served here
+	wants    versions.Key // the version that the rule gives it; zero: not known
 	served   *served
+	pinned   bool // served is written down
 	unfolded *models.Request
 	seq      *cellrt.Sequence
 	admitted time.Time
@@ -124,7 +126,7 @@ func (r *run) modelLabel() string {
 }
 
 // version is the one that the request ran on, here or, when it came too often,
-// before.
+// before. It reports false when no version is known to have run it.
 func (r *run) version() (versions.Key, bool) {
 	switch {
 	case r.served != nil:
@@ -132,7 +134,7 @@ func (r *run) version() (versions.Key, bool) {
 	case r.past != nil && r.past.Digest != "":
 		return versions.Key{Model: r.req.Model, Digest: r.past.Digest}, true
 	}
-	return versions.Key{}, false
+	return r.wants, r.wants != versions.Key{}
 }
 
 // timing returns where the request's time went, seen at its end.

@@ -12,10 +12,10 @@ import (
 // methods are safe for concurrent use.
 type tally struct {
 	mu     sync.Mutex
-	counts map[versions.Key]registry.Counts
+	counts map[versions.Key]endings
 }
 
-func newTally() *tally { return &tally{counts: map[versions.Key]registry.Counts{}} }
+func newTally() *tally { return &tally{counts: map[versions.Key]endings{}} }
 
 // The ways in which a request of a version ends.
 const (
@@ -23,6 +23,9 @@ const (
 	tallyFailed = "failed"
 	tallyOther  = "other"
 )
+
+// endings count the ways.
+type endings struct{ ok, failed, other uint64 }
 
 // tallied says what an outcome says about the version that ran: it worked, it
 // failed, or neither.
@@ -40,23 +43,32 @@ func tallied(outcome string) string {
 
 // count counts a request of a version.
 func (t *tally) count(k versions.Key, outcome string) {
-	kind := tallied(outcome)
-	if kind == tallyOther {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.counts[k]
-	c.Ended++
-	if kind == tallyFailed {
-		c.Failed++
+	switch tallied(outcome) {
+	case tallyOK:
+		c.ok++
+	case tallyFailed:
+		c.failed++
+	default:
+		c.other++
 	}
 	t.counts[k] = c
 }
 
 // of returns the counts of a version.
-func (t *tally) of(k versions.Key) registry.Counts {
+func (t *tally) of(k versions.Key) endings {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.counts[k]
+}
+
+// report is what a deployment is judged by: requests that ended by themselves.
+func (e endings) report() registry.Counts {
+	return registry.Counts{Ended: e.ok + e.failed, Failed: e.failed}
+}
+
+func (e endings) plus(o endings) endings {
+	return endings{ok: e.ok + o.ok, failed: e.failed + o.failed, other: e.other + o.other}
 }

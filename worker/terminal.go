@@ -103,7 +103,7 @@ func (p *publisher) advance(r *run, now time.Time) bool {
 		}
 		e.step = stepSettle
 	case stepSettle:
-		if e.stored && (r.kept != nil || r.past != nil) {
+		if (e.stored || e.code == broker.CodeUnknownVersion) && (r.kept != nil || r.past != nil || r.pinned) {
 			p.records.forget(r)
 		}
 		if e.reject != "" {

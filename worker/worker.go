@@ -73,6 +73,8 @@ type Worker struct {
 	routes atomic.Pointer[routes] // never nil
 	polled atomic.Int64           // when deployments were read last, unix ns; 0: never
 
+	unregistered atomic.Bool // there is no registry, when it was asked last
+
 	largest  atomic.Int64 // rows in a step since requests are taken
 	serving  atomic.Bool  // requests are taken
 	draining atomic.Bool  // no more requests are taken
