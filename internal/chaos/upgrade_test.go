@@ -1,0 +1,264 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/broker/brokertest"
+)
+
+// The upgrades.
+const (
+	upgradeHidden = 160
+	upgradeAsks   = 60   // different requests
+	upgradeWidth  = 24   // requests at once that saturate the worker
+	upgradeShare  = 0.6  // of saturation
+	upgradeMost   = 400. // requests a second, which clients keep up with
+)
+
+// TestTwentyUpgrades goes back and forth between two versions under a constant load
+// of 60 % of saturation. No request fails, each answer is to the bit that of the
+// version whose digest it names, and afterwards the worker holds what it held.
+func TestTwentyUpgrades(t *testing.T) {
+	upgrades, calmTime, each := 4, 5*time.Second, 2*time.Second
+	if *full {
+		upgrades, calmTime, each = 20, time.Minute, 10*time.Second
+	}
+	server := brokertest.Server(t)
+	s := newShop(t, server.URL())
+	calm := map[string][]*outcome{} // by version
+	digests := map[string]string{}
+	var rate float64
+	for i, version := range []string{"1", "2"} {
+		dir := s.make("m", version, upgradeHidden, uint64(i+1), false)
+		calm[version], rate = calmVersion(t, filepath.Dir(dir))
+		s.command("model", "push", dir)
+	}
+	w := newMember(t, "w1", server.URL(), "purego", 1, "CELLMQ_MODELS=listops,m", "CELLMQ_CACHE_DIR="+t.TempDir())
+	s.command("model", "deploy", "m@1", "--watch", "0")
+	v := s.show("m")
+	for version := range calm {
+		digests[v.digest(version)] = version
+	}
+	before, held := settled(t, w), holdings(t, w)
+	rate = min(rate*upgradeShare, upgradeMost)
+	l := startLoad(t, server.URL(), rate)
+	wait(t.Context(), calmTime)
+	for i := range upgrades {
+		l.phase("during")
+		s.command("model", "deploy", fmt.Sprint("m@", 2-i%2), "--watch", "0")
+		if *full { // the next one loads the version anew
+			eventually(t, "the old version is freed", func(context.Context) error { return freed(s, "m") })
+		}
+		l.phase("between")
+		wait(t.Context(), each)
+	}
+	got := l.stop()
+	counts := map[string]int{}
+	for _, one := range got {
+		version, known := digests[one.final.Digest]
+		err := one.check(one.mode)
+		if err == nil && (!known || one.final.Version != version) {
+			err = fmt.Errorf("version %q, digest %q", one.final.Version, one.final.Digest)
+		}
+		if err == nil {
+			if diff := one.differs(calm[version][one.ask]); diff != "" {
+				err = errors.New(diff)
+			}
+		}
+		if err != nil {
+			t.Errorf("%s: %v", one.id, err)
+		}
+		counts[version]++
+	}
+	if len(counts) != 2 || counts["1"] == 0 || counts["2"] == 0 {
+		t.Errorf("requests by version: %v", counts)
+	}
+	t.Logf("%d upgrades, %.0f requests/s, %d requests by version %v", upgrades, rate, len(got), counts)
+	l.latencies(t)
+	eventually(t, "the old version is freed", func(context.Context) error { return freed(s, "m") })
+	checkWorker(t, w, before)
+	eventually(t, "memory of models is back", func(context.Context) error {
+		if now := holdings(t, w); now != held {
+			return fmt.Errorf("%+v before, %+v now", held, now)
+		}
+		return nil
+	})
+	t.Logf("held: %+v", held)
+}
+
+// calmVersion has a worker of its own, that knows no registry, answer all requests
+// of the load, and says how many it does in a second.
+func calmVersion(t *testing.T, dirs string) (calm []*outcome, rate float64) {
+	t.Helper()
+	server := brokertest.Server(t)
+	w := newMember(t, "calm", server.URL(), "purego", 1, "CELLMQ_MODELS=m", "CELLMQ_MODEL_DIRS="+dirs, "CELLMQ_REGISTRY=false")
+	c := dial(t, server.URL(), "calm")
+	const rounds = 5
+	all := make([]*outcome, rounds*upgradeAsks)
+	room := make(chan struct{}, upgradeWidth)
+	start := time.Now()
+	var sent sync.WaitGroup
+	for i := range all {
+		room <- struct{}{}
+		sent.Go(func() {
+			a := randomAsk("m", fmt.Sprintf("calm%08d", i), i%upgradeAsks)
+			all[i] = a.perform(t.Context(), c)
+			if err := all[i].check(a.options.Mode); err != nil {
+				t.Errorf("calm run: %v", err)
+			}
+			<-room
+		})
+	}
+	sent.Wait()
+	rate = float64(len(all)) / time.Since(start).Seconds()
+	if t.Failed() {
+		t.FailNow()
+	}
+	if err := w.kill(); err != nil {
+		t.Error(err)
+	}
+	return all[:upgradeAsks], rate
+}
+
+// holding is what a worker has of models.
+type holding struct {
+	memory float64 // of cellmq_model_memory_bytes
+	mapped int     // files of weights in its address space
+}
+
+func holdings(t *testing.T, w *member) holding {
+	t.Helper()
+	g, err := w.gauges(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", w.process.PID()))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return holding{g["cellmq_model_memory_bytes"], strings.Count(string(maps), "model.safetensors")}
+}
+
+// freed says whether workers have the active version and no other.
+func freed(s *shop, model string) error {
+	v := s.show(model)
+	if v.Deployment == nil || len(v.Workers) == 0 {
+		return errors.New("no worker reports it")
+	}
+	for _, w := range v.Workers {
+		if w.Digest != v.Deployment.Active.Digest || w.State != "live" {
+			return fmt.Errorf("%+v", w)
+		}
+	}
+	return nil
+}
+
+// load is an open loop of requests: they are sent at their times, whatever becomes
+// of those before.
+type load struct {
+	c    *sender
+	ctx  context.Context
+	over context.CancelFunc
+	done chan struct{}
+	all  sync.WaitGroup
+
+	mu    sync.Mutex
+	now   string // the phase
+	got   []*answered
+	spans map[string][]time.Duration
+}
+
+// answered is a request of a load.
+type answered struct {
+	*outcome
+	id   string
+	ask  int
+	mode broker.Mode
+}
+
+func startLoad(t *testing.T, url string, rate float64) *load {
+	t.Helper()
+	l := &load{c: dial(t, url, "load"), now: "before", done: make(chan struct{}), spans: map[string][]time.Duration{}}
+	l.ctx, l.over = context.WithCancel(t.Context())
+	go l.run(t.Context(), time.Duration(float64(time.Second)/rate))
+	return l
+}
+
+func (l *load) run(ctx context.Context, pace time.Duration) {
+	defer close(l.done)
+	next := time.Now()
+	for n := 0; wait(l.ctx, time.Until(next)); n++ {
+		due := next
+		next = next.Add(pace)
+		l.mu.Lock()
+		phase := l.now
+		l.mu.Unlock()
+		l.all.Go(func() {
+			one := &answered{id: fmt.Sprintf("load%08d", n), ask: n % upgradeAsks}
+			a := randomAsk("m", one.id, one.ask)
+			// In the end many are still to come, when the machine is slow.
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			one.mode = a.options.Mode
+			one.outcome = l.once(ctx, &a)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.got = append(l.got, one)
+			l.spans[phase] = append(l.spans[phase], time.Since(due))
+		})
+	}
+}
+
+// once sends a request, once: nothing may refuse it.
+func (l *load) once(ctx context.Context, a *ask) *outcome {
+	o := &outcome{}
+	stream, err := l.c.client.Request(ctx, a.model, a.options)
+	if err == nil {
+		err = o.read(stream, nil)
+	}
+	o.err = err
+	return o
+}
+
+func (l *load) phase(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = name
+}
+
+// stop sends no more requests and waits for the answers.
+func (l *load) stop() []*answered {
+	l.over()
+	<-l.done
+	l.all.Wait()
+	return l.got
+}
+
+// latencies reports how long requests took, by the phase in which they were due.
+func (l *load) latencies(t *testing.T) {
+	t.Helper()
+	for _, phase := range []string{"before", "during", "between"} {
+		spans := l.spans[phase]
+		if len(spans) == 0 {
+			t.Errorf("no request was sent %s upgrades", phase)
+			continue
+		}
+		slices.Sort(spans)
+		at := func(q float64) time.Duration {
+			return spans[int(q*float64(len(spans)-1))].Round(100 * time.Microsecond)
+		}
+		t.Logf("%s upgrades: %d requests, p50 %v, p99 %v, longest %v", phase, len(spans), at(0.5), at(0.99), at(1))
+	}
+}
