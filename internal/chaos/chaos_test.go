@@ -43,8 +43,8 @@ func TestChaos(t *testing.T) {
 	cluster := brokertest.Cluster(t, 3)
 	f := &faults{t: t, cluster: cluster, seed: *seed}
 	for i := range 3 {
-		// The slowest kernels, so that what breaks meets many requests that run.
-		f.workers = append(f.workers, newMember(t, fmt.Sprint("w", i), cluster.URL(), "purego", 3))
+		// Slow ones, so that what breaks meets many requests that run.
+		f.workers = append(f.workers, newMember(t, fmt.Sprint("w", i), cluster.URL(), pace, 3))
 	}
 	before := make([]map[string]float64, len(f.workers))
 	for i, w := range f.workers {
@@ -117,7 +117,7 @@ func checkLogs(t *testing.T, asks []ask, calm []*outcome) {
 func calmRun(t *testing.T, asks []ask) []*outcome {
 	t.Helper()
 	server := brokertest.Server(t)
-	w := newMember(t, "calm", server.URL(), "", 1)
+	w := newMember(t, "calm", server.URL(), 0, 1)
 	start := time.Now()
 	calm := send(t, server.URL(), asks, 0)
 	t.Logf("calm run: %v", time.Since(start).Round(time.Millisecond))
