@@ -62,7 +62,9 @@ func (r *reader) until(ids []string, done func(*trail) bool) {
 	r.t.Cleanup(func() {
 		if r.t.Failed() {
 			for _, id := range ids {
-				r.t.Logf("%s: %+v", id, r.trails[id])
+				if seen := r.trails[id]; seen != nil {
+					r.t.Logf("%s: versions by attempt %v, final of attempt %d", id, seen.versions, seen.final.Attempt)
+				}
 			}
 		}
 	})
