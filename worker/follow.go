@@ -202,6 +202,9 @@ func (f *follower) follow(d *registry.Deployment) {
 			keys = append(keys, k)
 		}
 	}
+	if k, ok := f.failure(before, d); ok && len(keys) == 1 && keys[0] != k {
+		keys = append(keys, k)
+	}
 	pinned := d.Pinned || d.Phase != registry.Steady
 	if before == nil || before.Serial != d.Serial {
 		w.versions.Want(d.Model, keys[:min(len(keys), 1)], pinned) // what failed before is tried again
@@ -209,6 +212,17 @@ func (f *follower) follow(d *registry.Deployment) {
 	w.versions.Want(d.Model, keys, pinned)
 	f.log.Info("deployment", slog.String("model", d.Model), slog.String("phase", string(d.Phase)), slog.Uint64("serial", d.Serial),
 		slog.String("active", d.Active.Version), slog.String("next", d.Next.Version), slog.Int("share", d.Share), slog.String("reason", d.Reason))
+}
+
+// failure returns the version that the deployment refused and that cannot be loaded
+// here. The reason is kept, for reports and metrics, until operators begin something
+// else; nothing is tried again.
+func (f *follower) failure(before, d *registry.Deployment) (versions.Key, bool) {
+	if before == nil || before.Serial != d.Serial || d.Phase != registry.Steady || len(d.Refused) == 0 {
+		return versions.Key{}, false
+	}
+	k := versions.Key{Model: d.Model, Digest: d.Refused[0].Digest}
+	return k, slices.ContainsFunc(f.worker.versions.Status(), func(s versions.Status) bool { return s.Key == k && s.State == versions.Failed })
 }
 
 // settle makes the routes that follow from deployments and from what is in memory,

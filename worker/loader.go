@@ -186,10 +186,11 @@ func (o *opened) Close() {
 // Open implements [versions.Loader].
 func (l *loader) Open(ctx context.Context, k versions.Key) (versions.Opened, error) {
 	o := &opened{key: k, began: time.Now(), log: l.worker.log}
-	if err := l.read(ctx, o); err != nil {
+	err := l.read(ctx, o)
+	if err != nil {
+		l.worker.metrics.loaded(k.Model, err, time.Since(o.began))
 		return nil, err
 	}
-	var err error
 	if o.weights, o.state, err = l.size(o.model); err != nil {
 		o.Close()
 		return nil, fmt.Errorf("%s: %w", k.Model, err)

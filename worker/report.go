@@ -123,7 +123,7 @@ func (w *Worker) reportOf(s versions.Status, d *registry.Deployment) registry.Ve
 	facts, _ := w.loader.known(s.Key)
 	name, _, _ := strings.Cut(facts.shown.Version, "+"+facts.shown.Weights)
 	if d != nil {
-		for _, ref := range []registry.Ref{d.Active, d.Next, d.Previous} {
+		for _, ref := range append([]registry.Ref{d.Active, d.Next, d.Previous}, d.Refused...) {
 			if ref.Digest == s.Digest {
 				name = ref.Version
 			}

@@ -91,7 +91,7 @@ func (e *entry) due(now time.Time) bool { return (e.first || !e.wanted) && !now.
 func (s *Set) othersWanted(e *entry) int {
 	n := 0
 	for k, o := range s.entries {
-		if k.Model == e.key.Model && o != e && o.wanted {
+		if k.Model == e.key.Model && o != e && o.wanted && o.state != Failed {
 			n++
 		}
 	}
