@@ -45,7 +45,7 @@ func TestTwentyUpgrades(t *testing.T) {
 		calm[version], rate = calmVersion(t, filepath.Dir(dir))
 		s.command("model", "push", dir)
 	}
-	w := newMember(t, "w1", server.URL(), "purego", 1, "CELLMQ_MODELS=listops,m", "CELLMQ_CACHE_DIR="+t.TempDir())
+	w := newMember(t, "w1", server.URL(), 0, 1, "CELLMQ_MODELS=listops,m", "CELLMQ_CACHE_DIR="+t.TempDir())
 	s.command("model", "deploy", "m@1", "--watch", "0")
 	v := s.show("m")
 	for version := range calm {
@@ -103,7 +103,7 @@ func TestTwentyUpgrades(t *testing.T) {
 func calmVersion(t *testing.T, dirs string) (calm []*outcome, rate float64) {
 	t.Helper()
 	server := brokertest.Server(t)
-	w := newMember(t, "calm", server.URL(), "purego", 1, "CELLMQ_MODELS=m", "CELLMQ_MODEL_DIRS="+dirs, "CELLMQ_REGISTRY=false")
+	w := newMember(t, "calm", server.URL(), 0, 1, "CELLMQ_MODELS=m", "CELLMQ_MODEL_DIRS="+dirs, "CELLMQ_REGISTRY=false")
 	c := dial(t, server.URL(), "calm")
 	const rounds = 5
 	all := make([]*outcome, rounds*upgradeAsks)
