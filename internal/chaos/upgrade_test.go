@@ -21,10 +21,11 @@ import (
 // The upgrades.
 const (
 	upgradeHidden = 160
-	upgradeAsks   = 60   // different requests
-	upgradeWidth  = 24   // requests at once that saturate the worker
-	upgradeShare  = 0.6  // of saturation
-	upgradeMost   = 400. // requests a second, which clients keep up with
+	upgradePace   = time.Millisecond // so that saturation does not depend on what else the machine does
+	upgradeAsks   = 60               // different requests
+	upgradeWidth  = 24               // requests at once that saturate the worker
+	upgradeShare  = 0.6              // of saturation
+	upgradeFreed  = 4                // after so many, the next one finds the old version gone
 )
 
 // TestTwentyUpgrades goes back and forth between two versions under a constant load
@@ -33,7 +34,7 @@ const (
 func TestTwentyUpgrades(t *testing.T) {
 	upgrades, calmTime, each := 4, 5*time.Second, 2*time.Second
 	if *full {
-		upgrades, calmTime, each = 20, time.Minute, 10*time.Second
+		upgrades, calmTime, each = 20, 20*time.Second, 5*time.Second
 	}
 	server := brokertest.Server(t)
 	s := newShop(t, server.URL())
@@ -45,20 +46,20 @@ func TestTwentyUpgrades(t *testing.T) {
 		calm[version], rate = calmVersion(t, filepath.Dir(dir))
 		s.command("model", "push", dir)
 	}
-	w := newMember(t, "w1", server.URL(), 0, 1, "CELLMQ_MODELS=listops,m", "CELLMQ_CACHE_DIR="+t.TempDir())
+	w := newMember(t, "w1", server.URL(), upgradePace, 1, "CELLMQ_MODELS=listops,m", "CELLMQ_CACHE_DIR="+t.TempDir())
 	s.command("model", "deploy", "m@1", "--watch", "0")
 	v := s.show("m")
 	for version := range calm {
 		digests[v.digest(version)] = version
 	}
 	before, held := settled(t, w), holdings(t, w)
-	rate = min(rate*upgradeShare, upgradeMost)
+	rate *= upgradeShare
 	l := startLoad(t, server.URL(), rate)
 	wait(t.Context(), calmTime)
 	for i := range upgrades {
 		l.phase("during")
 		s.command("model", "deploy", fmt.Sprint("m@", 2-i%2), "--watch", "0")
-		if *full { // the next one loads the version anew
+		if i%upgradeFreed == upgradeFreed-1 && i < upgrades-1 {
 			eventually(t, "the old version is freed", func(context.Context) error { return freed(s, "m") })
 		}
 		l.phase("between")
@@ -103,7 +104,7 @@ func TestTwentyUpgrades(t *testing.T) {
 func calmVersion(t *testing.T, dirs string) (calm []*outcome, rate float64) {
 	t.Helper()
 	server := brokertest.Server(t)
-	w := newMember(t, "calm", server.URL(), 0, 1, "CELLMQ_MODELS=m", "CELLMQ_MODEL_DIRS="+dirs, "CELLMQ_REGISTRY=false")
+	w := newMember(t, "calm", server.URL(), upgradePace, 1, "CELLMQ_MODELS=m", "CELLMQ_MODEL_DIRS="+dirs, "CELLMQ_REGISTRY=false")
 	c := dial(t, server.URL(), "calm")
 	const rounds = 5
 	all := make([]*outcome, rounds*upgradeAsks)
