@@ -25,7 +25,8 @@ func (s *shop) flip(model, version string) {
 		if d.Phase == registry.Steady && d.Active == to {
 			return
 		}
-		next, err := d, error(nil)
+		var next *registry.Deployment
+		var err error
 		if d.Phase == registry.Steady {
 			next, err = d.Begin(to, registry.Options{Canary: registry.Whole}, nil)
 		} else {
@@ -147,6 +148,7 @@ func TestRetryStaysOnItsVersion(t *testing.T) {
 }
 
 func retry(t *testing.T, old, same bool) {
+	t.Helper()
 	server := newServer(t)
 	s := newShop(t, server)
 	var all []flips
