@@ -139,6 +139,9 @@ func TestRetryStaysOnItsVersion(t *testing.T) {
 	t.Parallel()
 	for _, old := range []bool{true, false} {
 		for _, same := range []bool{true, false} {
+			if testing.Short() && (old || same) {
+				continue
+			}
 			t.Run(fmt.Sprintf("first worker has it %v, second %v", old, same), func(t *testing.T) {
 				t.Parallel()
 				retry(t, old, same)
