@@ -74,6 +74,9 @@ func TestFailedVersionKeepsTheOld(t *testing.T) {
 				t.Errorf("%s: reason %q, want %q in it", tt.name, d.Reason, want)
 			}
 		}
+		if v := s.reported("m", tt.name, "failed"); !strings.Contains(v.Reason, tt.want[0]) {
+			t.Errorf("%s: reported %q, want %q in it", tt.name, v.Reason, tt.want[0])
+		}
 		t.Logf("%s: %s", tt.name, d.Reason)
 		for _, path := range []string{"req", "rt"} {
 			if v := c.spell(path, "m", letters); v != "1" {
@@ -82,7 +85,8 @@ func TestFailedVersionKeepsTheOld(t *testing.T) {
 		}
 	}
 	text := metrics(t, w)
-	for _, want := range []string{`cellmq_model_info{digest="` + s.ref("m", "1").Digest + `",model="m",state="live",version="1",weights="f32"} 1`, `cellmq_deployments_total{model="m",result="refused"} 6`} {
+	for _, want := range []string{`cellmq_model_info{digest="` + s.ref("m", "1").Digest + `",model="m",state="live",version="1",weights="f32"} 1`, `cellmq_deployments_total{model="m",result="refused"} 6`,
+		`cellmq_model_failed{model="m",version="large"} 1`, `cellmq_model_loads_total{model="m",result="failed"} 5`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("metrics lack %s", want)
 		}

@@ -27,6 +27,13 @@
 // TestCancelStorm cancels a thousand requests at random moments beside fifty that
 // must not notice.
 //
+// TestTwentyUpgrades goes back and forth between two versions of a model under a
+// constant load, TestFlippedBitNeverServes deploys versions that cannot be served,
+// and TestCanary gives a new version a share of the requests and then has it fail:
+// workers and the command line are processes, and the models are pushed.
+//
+//	go test ./internal/chaos -run TestTwentyUpgrades -timeout 30m -chaos.full -v     # twenty, and how long requests took
+//
 // A seed chooses the requests and the faults. The moments differ all the same,
 // since processes run as the machine lets them; a failure says its seed.
 package chaos
