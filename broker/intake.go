@@ -263,7 +263,7 @@ func (l *loop) handle(e event) {
 			q.sub = nil
 			l.end(q)
 		}
-	case e.msg.Header != nil && e.msg.Header.Get("Status") != "" && len(e.msg.Data) == 0:
+	case e.msg.Reply == "": // a delivery says where it is settled, whatever its headers say
 		l.status(q, e)
 	default:
 		l.message(q, e)

@@ -126,11 +126,7 @@ func (s *Service) resumeStored(subject, reply string, payload []byte) {
 	ctx, cancel := s.lookup()
 	defer cancel()
 	// Before the final: one that is settled in between has stored it.
-	queued, err := s.inQueue(ctx, client, m)
-	if err != nil {
-		s.conn.log.Warn("queued request not looked up", slog.String("request_id", m.ID), slog.Any("error", err))
-		return
-	}
+	queued, away := s.inQueue(ctx, client, m)
 	final, err := s.conn.Final(ctx, client, m.ID)
 	switch {
 	case err == nil:
@@ -140,6 +136,9 @@ func (s *Service) resumeStored(subject, reply string, payload []byte) {
 	case !errors.Is(err, ErrNotStored):
 		// No answer: the requester asks again.
 		s.conn.log.Warn("final not read", slog.String("request_id", m.ID), slog.Any("error", err))
+		return
+	case away != nil:
+		s.conn.log.Debug("queued request not looked up", slog.String("request_id", m.ID), slog.Any("error", away))
 		return
 	}
 	output, encoding, err := s.conn.output(ctx, client, m.ID)
