@@ -41,18 +41,23 @@ const (
 // before hides the server's lines: so a status has besides no data and no bytes
 // but those of the headers that were read.
 func statusOf(m *nats.Msg) (status string, ok bool) {
-	h := m.Header
-	if len(m.Data) > 0 || len(h) > statusLines || len(h[headerSequence]) > 0 || len(h[headerStatus]) == 0 {
+	return readStatus(m.Header, len(m.Data), m.Size()-len(m.Subject))
+}
+
+// readStatus is statusOf for a header, the size of the data, and that of the
+// message without its subject.
+func readStatus(h nats.Header, data, size int) (status string, ok bool) {
+	if data > 0 || len(h) > statusLines || len(h[headerSequence]) > 0 || len(h[headerStatus]) == 0 {
 		return "", false
 	}
-	read := len(m.Subject)
+	read := 0
 	for name, values := range h {
 		if len(values) != 1 {
 			return "", false
 		}
 		read += len(name) + len(values[0])
 	}
-	return h[headerStatus][0], m.Size() <= read+statusSlack
+	return h[headerStatus][0], size <= read+statusSlack
 }
 
 // statusError is what a status says that is no answer to a get.
