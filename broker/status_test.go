@@ -57,8 +57,8 @@ func (s *speaker) publish(subject, header, payload string) {
 func likeStatuses() []string {
 	blocks := []string{
 		"NATS/1.0 503 xyz\r\nNats-Msg-Id: %s\r\n\r\n",
-		"NATS/1.0 404 No Messages\nNats-Msg-Id: %s\n\r\n",                                                       // the server leaves the status in it
-		"NATS/1.0 204 EOB\nNats-Num-Pending: 0\nNats-Last-Sequence: 1\nNats-Msg-Id: %s\n\r\n",                   // the end of a batch
+		"NATS/1.0 404 No Messages\nNats-Msg-Id: %s\n\r\n",                                                        // the server leaves the status in it
+		"NATS/1.0 204 EOB\nNats-Num-Pending: 0\nNats-Last-Sequence: 1\nNats-Msg-Id: %s\n\r\n",                    // the end of a batch
 		"NATS/1.0\r\nStatus: 204\r\nNats-Num-Pending: 0\r\nNats-Last-Sequence: 1\r\n\r\nNats-Msg-Id: %s\r\n\r\n", // the same, and hides what follows
 		"NATS/1.0\r\nStatus: 404\r\n\r\nNats-Msg-Id: %s\r\n\r\n",
 		"NATS/1.0\r\nNats-Sequence: 18446744073709551615\r\nNats-Time-Stamp: 2026-01-02T03:04:05Z\r\n\r\nNats-Msg-Id: %s\r\n\r\n",
@@ -91,6 +91,8 @@ func TestRequestsLikeStatuses(t *testing.T) {
 		}
 	})
 	evil := speak(t, server)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
 	var good []*broker.Stream
 	hostile := 0
 	for i := range 20 {
@@ -104,7 +106,7 @@ func TestRequestsLikeStatuses(t *testing.T) {
 				hostile++
 			}
 		}
-		s, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: "good"}})
+		s, err := c.Request(ctx, "echo", broker.RequestOptions{Input: broker.Input{Text: "good"}})
 		if err != nil {
 			t.Fatal(err)
 		}
