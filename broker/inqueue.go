@@ -22,7 +22,7 @@ const (
 var errQueueAway = errors.New("queue not asked: it did not answer a moment ago")
 
 // glance asks the queue something by look, unless that failed a moment ago. Only
-// the endpoint that looks at the streams calls it, one call at a time.
+// the goroutine that answers resume requests calls it.
 func (s *Service) glance(ctx context.Context, look func(context.Context) error) error {
 	if time.Since(s.queueAway) < glancePause {
 		return errQueueAway
