@@ -24,8 +24,8 @@ var errQueueAway = errors.New("queue not asked: it did not answer a moment ago")
 
 // glance asks the queue something by look, unless it was silent a moment ago. Only
 // silence counts: an answer that a client does not like, or that its own message
-// spoils, must not keep the queue from the others. Only the endpoint that looks at
-// the streams calls it, one call at a time.
+// spoils, must not keep the queue from the others. Only the
+// goroutine that answers resume requests calls it.
 func (s *Service) glance(ctx context.Context, look func(context.Context) error) error {
 	if time.Since(s.queueAway) < glancePause {
 		return errQueueAway

@@ -113,12 +113,16 @@ func (s *Service) resumeRunning(subject, reply string, payload []byte) {
 	}
 }
 
-// resumeStored answers from the streams. One worker of the queue group does.
+// resumeStored answers from the streams, when it is the client's turn. One worker of
+// the queue group does.
 func (s *Service) resumeStored(subject, reply string, payload []byte) {
-	m, client, ok := s.resumeFor(subject, reply, payload)
-	if !ok {
-		return
+	if m, client, ok := s.resumeFor(subject, reply, payload); ok {
+		s.resumes.ask(client, func() { s.lookUp(client, reply, m) })
 	}
+}
+
+// lookUp answers a resume request from the streams.
+func (s *Service) lookUp(client, reply string, m resumeMessage) {
 	if m.Model != "" {
 		s.answerServed(reply, m)
 		return

@@ -65,6 +65,10 @@ type ServiceConfig struct {
 	// Control handles a request to infer.ctl.<worker>; it must not block. Nil:
 	// no endpoint.
 	Control func(Control) ControlReply
+	// Dropped is called for each resume or cancel request that is not looked up,
+	// since too many wait and its client has most of them. It must not block. Nil:
+	// they are counted only.
+	Dropped func()
 	// Stats is called for service statistics; its result is encoded as JSON.
 	Stats func() any
 }
@@ -75,6 +79,9 @@ type ServiceStats struct {
 	Busy uint64
 	// Unanswerable requests named no usable reply subject and were dropped.
 	Unanswerable uint64
+	// Dropped resume and cancel requests were not looked up, see
+	// [ServiceConfig.Dropped].
+	Dropped uint64
 }
 
 // Service is the worker's face in NATS: core endpoints, cancellation,
@@ -88,8 +95,11 @@ type Service struct {
 	lookup func() (context.Context, context.CancelFunc)
 	stop   context.CancelFunc
 
-	busy, unanswerable atomic.Uint64
-	queueAway          time.Time // when the queue last failed to answer; see glance
+	busy, unanswerable, dropped atomic.Uint64
+
+	resumes, cancels *questions     // to the streams
+	looking          sync.WaitGroup // who answers them
+	queueAway        time.Time      // when the queue last failed to answer; see glance
 
 	mu     sync.Mutex
 	micro  micro.Service        // nil after Drain
@@ -103,6 +113,7 @@ func (c *Conn) Serve(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 	life, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.lookup = func() (context.Context, context.CancelFunc) { return context.WithTimeout(life, lookupWait) }
+	s.resumes, s.cancels = newQuestions("resume-stored", c.log, s.drop), newQuestions("cancel-queued", c.log, s.drop)
 	if len(cfg.Models) > 0 && (cfg.Deliver == nil || cfg.Credits == nil) {
 		return nil, errors.New("serve: models need credits and a receiver of deliveries")
 	}
@@ -129,6 +140,9 @@ func (c *Conn) Serve(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 		return nil, fmt.Errorf("serve: %w", err)
 	}
 	s.micro = svc
+	for _, q := range []*questions{s.resumes, s.cancels} {
+		s.looking.Go(func() { q.run(life) })
+	}
 	if err = s.register(svc); err == nil {
 		err = c.flush(ctx) // the server knows the endpoints
 	}
@@ -232,9 +246,17 @@ func (s *Service) refuse(d *Delivery) {
 	}
 }
 
+// drop counts a question that has no answer.
+func (s *Service) drop() {
+	s.dropped.Add(1)
+	if s.cfg.Dropped != nil {
+		s.cfg.Dropped()
+	}
+}
+
 // Stats returns the counters.
 func (s *Service) Stats() ServiceStats {
-	return ServiceStats{Busy: s.busy.Load(), Unanswerable: s.unanswerable.Load()}
+	return ServiceStats{Busy: s.busy.Load(), Unanswerable: s.unanswerable.Load(), Dropped: s.dropped.Load()}
 }
 
 // Drain takes the worker out of the queue groups and of discovery. Requests that
@@ -288,9 +310,11 @@ func (s *Service) keep(e endpoint) error {
 	return nil
 }
 
-// Close ends everything, cancellation too.
+// Close ends everything, cancellation too. Questions to the streams that wait have
+// no answer.
 func (s *Service) Close() error {
 	s.stop()
+	defer s.looking.Wait()
 	s.mu.Lock()
 	svc, kept := s.micro, s.kept
 	s.micro, s.kept, s.closed = nil, nil, true

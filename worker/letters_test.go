@@ -246,6 +246,12 @@ func TestLetterBeforeSettle(t *testing.T) {
 			}
 			t.Cleanup(nc.Close)
 			js, out := jetStream(t, nc), subscribe(t, nc, "infer.out.me.*")
+			// It ensures the streams once more when it begins to read advisories. From then
+			// on it makes no stream again unless it misses it.
+			eventually(t, "advisories are read", func() bool {
+				s, err := js.Stream(t.Context(), "INFER_ADVISORY")
+				return err == nil && s.CachedInfo().State.Consumers > 0
+			})
 			if tc.stream == "" {
 				if err := js.DeleteStream(t.Context(), "INFER_DLQ"); err != nil {
 					t.Fatal(err)
@@ -257,7 +263,7 @@ func TestLetterBeforeSettle(t *testing.T) {
 			if tc.stream != "" {
 				eventually(t, "the step is reached", func() bool { return tc.reached(t, nc) })
 				if queue, finals := messages(t, nc, "INFER"), messages(t, nc, "INFER_FINAL"); queue != 1 || finals != 0 {
-					t.Errorf("%d requests and %d finals before the step is done", queue, finals)
+					t.Errorf("%d requests and %d finals before the step is done; %d letters", queue, finals, messages(t, nc, "INFER_DLQ"))
 				}
 				if tc.restart {
 					f.restart(t)
