@@ -1,0 +1,395 @@
+//go:build unix
+
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/broker/brokertest"
+	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/registry"
+)
+
+// strike is what is killed, and what is on its way at that time.
+type strike struct{ victim, during string }
+
+// rollout is two workers that have versions deployed, of which one was pushed anew
+// each time, while things are killed.
+type rollout struct {
+	*depot
+	r       *rand.Rand
+	cluster *brokertest.ClusterT
+	workers []*member
+	caches  []string
+	sender  *broker.Client
+	pushing time.Duration // what a push takes, and a deployment
+	rolling time.Duration
+	sent    int
+	refs    map[string]registry.Ref // by model@version, of all that were pushed
+}
+
+// TestKilledAnywhere kills whoever pushes, whoever deploys, a worker or the server
+// in the middle of a push, of a deployment and of loading. After each, versions
+// that are listed are whole, the fleet comes to serve the one that was to be
+// deployed, and in the end nothing is left that nobody needs.
+func TestKilledAnywhere(t *testing.T) {
+	strikes := []strike{
+		{"pusher", "push"}, {"server", "push"},
+		{"deployer", "deploy"}, {"worker", "deploy"}, {"server", "deploy"},
+		{"worker", "load"}, {"server", "load"},
+	}
+	turns := 1
+	if *full {
+		turns = 5
+	}
+	r := rand.New(rand.NewPCG(*seed, 6))
+	o := newRollout(t, r)
+	shape := randomLM{vocab: 64, hidden: 840, layers: 1} // three parts
+	n := 0
+	version := func() (model, dir string, ref registry.Ref) {
+		n++
+		model = fmt.Sprint("big", n%2)
+		dir = filepath.Join(t.TempDir(), model)
+		ref = shape.write(t, dir, fmt.Sprint(n), uint64(n))
+		ref.Digest = golden(t, dir, "1 2 3")
+		o.refs[model+"@"+ref.Version] = ref
+		return model, dir, ref
+	}
+	for range 2 { // in peace
+		model, dir, ref := version()
+		start := time.Now()
+		o.must("push", dir)
+		o.pushing, start = time.Since(start), time.Now()
+		o.must("deploy", model+"@"+ref.Version, "--watch", "0")
+		o.rolling = time.Since(start)
+		o.converged(model, ref)
+	}
+	t.Logf("seed %d: a push takes %v, a deployment %v", *seed, o.pushing.Round(time.Millisecond), o.rolling.Round(time.Millisecond))
+	for range turns {
+		r.Shuffle(len(strikes), func(i, j int) { strikes[i], strikes[j] = strikes[j], strikes[i] })
+		for _, s := range strikes {
+			model, dir, ref := version()
+			start := time.Now()
+			o.push(s, model, dir, ref)
+			o.deploy(s, model, ref)
+			o.converged(model, ref)
+			t.Logf("%s killed during %s of %s@%s: %v", s.victim, s.during, model, ref.Version, time.Since(start).Round(time.Millisecond))
+			if t.Failed() {
+				t.FailNow()
+			}
+		}
+	}
+	o.clean()
+}
+
+func newRollout(t *testing.T, r *rand.Rand) *rollout {
+	t.Helper()
+	cluster := brokertest.Cluster(t, 1)
+	o := &rollout{depot: newDepot(t, cluster.URL()), r: r, cluster: cluster, refs: map[string]registry.Ref{}}
+	for i := range 2 {
+		cache := filepath.Join(t.TempDir(), "cache")
+		o.caches = append(o.caches, cache)
+		o.workers = append(o.workers, newMember(t, fmt.Sprint("w", i), cluster.URL(), "", 1,
+			"CELLMQ_CACHE_DIR="+cache, "CELLMQ_MODELS=listops,big0,big1"))
+	}
+	sender, err := broker.NewClient(o.nc, broker.ClientConfig{Name: "rollout"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sender.Close() }) // with its connection
+	o.sender = sender
+	return o
+}
+
+// kill kills, and starts again what should run.
+func (o *rollout) kill(victim string, p *brokertest.Process) {
+	o.t.Helper()
+	var err error
+	switch victim {
+	case "worker":
+		w := o.workers[o.r.IntN(len(o.workers))]
+		err = errors.Join(w.kill(), w.start(o.t.Context()), w.serving())
+	case "server":
+		o.cluster.Kill(0)
+		ctx, cancel := context.WithTimeout(o.t.Context(), patience)
+		defer cancel()
+		err = errors.Join(o.cluster.Restart(ctx, 0), o.cluster.Await(ctx))
+	default:
+		p.Kill()
+	}
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// push pushes, as often as it takes when something is killed in the middle.
+func (o *rollout) push(s strike, model, dir string, ref registry.Ref) {
+	o.t.Helper()
+	if s.during == "push" {
+		p := o.begin("push", dir)
+		wait(o.t.Context(), between(o.r, 0, o.pushing))
+		o.kill(s.victim, p)
+		o.whole(model)
+		if _, err := o.ended(p); err != nil {
+			o.whole(model)
+		}
+	}
+	o.must("push", dir)
+	if all := o.whole(model); !slices.Contains(all, ref) {
+		o.t.Errorf("%s@%s is not listed among %v", model, ref.Version, all)
+	}
+}
+
+// deploy begins a deployment, in the middle of which something is killed.
+func (o *rollout) deploy(s strike, model string, ref registry.Ref) {
+	o.t.Helper()
+	p := o.begin("deploy", model+"@"+ref.Version, "--watch", "0")
+	switch s.during {
+	case "deploy":
+		wait(o.t.Context(), between(o.r, 0, o.rolling))
+		o.kill(s.victim, p)
+	case "load":
+		o.loading(p, model, ref)
+		wait(o.t.Context(), between(o.r, 0, 200*time.Millisecond))
+		o.kill(s.victim, p)
+	}
+	_, _ = o.ended(p) // what became of it, the deployment says
+}
+
+// loading waits until a worker has begun to fetch or load a version.
+func (o *rollout) loading(p *brokertest.Process, model string, ref registry.Ref) {
+	o.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		for _, cache := range o.caches {
+			began, err := filepath.Glob(filepath.Join(cache, registry.FetchPrefix+"*"))
+			if _, done := os.Stat(filepath.Join(cache, ref.Digest)); err == nil && len(began) > 0 || done == nil {
+				return
+			}
+		}
+		select {
+		case <-p.Done():
+			o.t.Errorf("%s@%s was not loaded: %s", model, ref.Version, p.Output())
+			return
+		default:
+		}
+	}
+}
+
+// whole wants every version of a model that is listed to be one that was pushed,
+// and fetches all of it. It returns them.
+func (o *rollout) whole(model string) (listed []registry.Ref) {
+	o.t.Helper()
+	all, err := o.Versions(o.t.Context(), model)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for _, m := range all {
+		ref := registry.Ref{Version: m.Version, Digest: m.Digest}
+		if listed = append(listed, ref); o.refs[m.Model+"@"+m.Version] != ref {
+			o.t.Errorf("%s@%s has digest %s, %s wanted", m.Model, m.Version, m.Digest, o.refs[m.Model+"@"+m.Version].Digest)
+		}
+		dir := filepath.Join(o.t.TempDir(), "fetched")
+		if err := o.Fetch(o.t.Context(), m, dir, nil); err != nil {
+			o.t.Error(err)
+			continue
+		}
+		if sum, err := models.Digest(os.DirFS(dir)); err != nil || sum != m.Digest {
+			o.t.Errorf("%s@%s was fetched with digest %s: %v", m.Model, m.Version, sum, err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			o.t.Error(err)
+		}
+	}
+	return listed
+}
+
+// converged waits until both workers serve a version and no other, and has it
+// answer requests. A deployment that did not begin, begins.
+func (o *rollout) converged(model string, ref registry.Ref) {
+	o.t.Helper()
+	if !eventually(o.t, model+"@"+ref.Version+" serves", func(ctx context.Context) error {
+		all, _, err := o.Deployments(ctx)
+		if errors.Is(err, registry.ErrMalformed) {
+			o.t.Errorf("deployments do not decode: %v", err)
+		}
+		if err != nil {
+			return err
+		}
+		d := all[model]
+		switch {
+		case d != nil && slices.Contains(d.Refused, ref):
+			o.t.Errorf("%s@%s is refused: %s", model, ref.Version, d.Reason)
+			return nil
+		case d != nil && d.Phase != registry.Steady:
+			return fmt.Errorf("phase %s, reason %q", d.Phase, d.Reason)
+		case d == nil || d.Active != ref:
+			output, err := o.run("deploy", model+"@"+ref.Version, "--watch", "0")
+			return fmt.Errorf("not deployed: %w: %s", errors.Join(err, errors.New("again")), output)
+		}
+		return o.agreed(ctx, d)
+	}) {
+		return
+	}
+	for range 8 {
+		f, err := o.ask(model)
+		if err != nil || f.Digest != ref.Digest || f.Version != ref.Version {
+			o.t.Errorf("version %s of %s, digest %s, answered; %s wanted: %v", f.Version, model, f.Digest, ref, err)
+		}
+	}
+}
+
+// agreed wants both workers to report what a deployment says.
+func (o *rollout) agreed(ctx context.Context, d *registry.Deployment) error {
+	reports, err := o.Reports(ctx)
+	if err != nil {
+		return err
+	}
+	live := 0
+	for _, r := range reports {
+		for _, m := range r.Models {
+			if m.Model != d.Model || m.Serial != d.Serial {
+				continue
+			}
+			for _, v := range m.Versions {
+				switch {
+				case v.State == registry.StateLive && v.Ref == d.Active:
+					live++
+				case v.State == registry.StateLive:
+					return fmt.Errorf("worker %s has %v live", r.Worker, v.Ref)
+				}
+			}
+		}
+	}
+	if live != len(o.workers) {
+		return fmt.Errorf("%d workers serve %v of serial %d: %+v", live, d.Active, d.Serial, reports)
+	}
+	return nil
+}
+
+// ask has a model answer.
+func (o *rollout) ask(model string) (broker.Frame, error) {
+	ctx, cancel := context.WithTimeout(o.t.Context(), patience)
+	defer cancel()
+	o.sent++
+	s, err := o.sender.Request(ctx, model, broker.RequestOptions{
+		ID: fmt.Sprintf("rollout%06d", o.sent), Input: broker.Input{Text: "4 5 6"}, Params: broker.Params{MaxTokens: ptr(4)},
+	})
+	if err != nil {
+		return broker.Frame{}, err
+	}
+	out := &outcome{}
+	err = out.read(s, nil)
+	return out.final, errors.Join(err, out.check(broker.ModeStream))
+}
+
+// clean looks for what is left of what was killed, once it is old.
+func (o *rollout) clean() {
+	o.t.Helper()
+	long := time.Now().Add(-24 * time.Hour)
+	left := 0
+	for i, cache := range o.caches {
+		for _, dir := range o.fetches(cache) {
+			left++
+			if err := os.Chtimes(dir, long, long); err != nil {
+				o.t.Error(err)
+			}
+		}
+		w := o.workers[i]
+		if err := errors.Join(w.kill(), w.start(o.t.Context()), w.serving()); err != nil {
+			o.t.Fatal(err)
+		}
+		if dirs := o.fetches(cache); len(dirs) > 0 {
+			o.t.Errorf("left of fetches: %v", dirs)
+		}
+		o.cached(cache)
+	}
+	r, err := registry.New(registry.Config{Conn: o.nc, Spare: time.Nanosecond})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	freed, err := r.Sweep(o.t.Context())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Logf("%d fetches had not ended; the sweep freed %d bytes", left, freed)
+	all, err := o.Versions(o.t.Context(), "")
+	if err != nil || len(all) != len(o.refs) {
+		o.t.Errorf("%d versions are listed, %d were pushed: %v", len(all), len(o.refs), err)
+	}
+	parts := map[string]bool{}
+	for _, m := range all {
+		for _, f := range m.Files {
+			for _, p := range f.Parts {
+				parts[p] = true
+			}
+		}
+	}
+	if records, chunks := o.stored(); records != len(parts) || chunks != len(parts) {
+		o.t.Errorf("%d records and the chunks of %d parts, %d parts wanted", records, chunks, len(parts))
+	}
+	for _, model := range []string{"big0", "big1"} {
+		o.whole(model)
+	}
+}
+
+func (o *rollout) fetches(cache string) []string {
+	o.t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(cache, registry.FetchPrefix+"*"))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return dirs
+}
+
+// cached wants the versions in a cache to be whole.
+func (o *rollout) cached(cache string) {
+	o.t.Helper()
+	entries, err := os.ReadDir(cache)
+	if err != nil || len(entries) == 0 {
+		o.t.Errorf("%d versions in the cache: %v", len(entries), err)
+	}
+	for _, e := range entries {
+		if sum, err := models.Digest(os.DirFS(filepath.Join(cache, e.Name()))); err != nil || sum != e.Name() {
+			o.t.Errorf("%s in the cache has digest %s: %v", e.Name(), sum, err)
+		}
+	}
+}
+
+// stored counts the records of parts on the server, and the parts that have chunks.
+func (o *rollout) stored() (records, chunks int) {
+	o.t.Helper()
+	js, err := jetstream.New(o.nc)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	s, err := js.Stream(o.t.Context(), "OBJ_CELLMQ_MODELS")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	info, err := s.Info(o.t.Context(), jetstream.WithSubjectFilter("$O.CELLMQ_MODELS.>"))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for subject := range info.State.Subjects {
+		if strings.HasPrefix(subject, "$O.CELLMQ_MODELS.C.") {
+			chunks++
+		} else {
+			records++
+		}
+	}
+	return records, chunks
+}
