@@ -87,7 +87,7 @@ func TestKilledAnywhere(t *testing.T) {
 			o.converged(model, ref)
 			t.Logf("%s killed during %s of %s@%s: %v", s.victim, s.during, model, ref.Version, time.Since(start).Round(time.Millisecond))
 			if t.Failed() {
-				t.FailNow()
+				return
 			}
 		}
 	}
@@ -252,30 +252,32 @@ func (o *rollout) converged(model string, ref registry.Ref) {
 	}
 }
 
-// agreed wants both workers to report what a deployment says.
+// agreed wants both workers to report what a deployment says: the active version is
+// in memory, and every other one leaves.
 func (o *rollout) agreed(ctx context.Context, d *registry.Deployment) error {
 	reports, err := o.Reports(ctx)
 	if err != nil {
 		return err
 	}
-	live := 0
+	ready := 0
 	for _, r := range reports {
 		for _, m := range r.Models {
 			if m.Model != d.Model || m.Serial != d.Serial {
 				continue
 			}
 			for _, v := range m.Versions {
-				switch {
-				case v.State == registry.StateLive && v.Ref == d.Active:
-					live++
-				case v.State == registry.StateLive:
-					return fmt.Errorf("worker %s has %v live", r.Worker, v.Ref)
+				if v.State != registry.StateLive && v.State != registry.StateWarm {
+					continue
 				}
+				if v.Ref != d.Active {
+					return fmt.Errorf("worker %s has %v, which is %s", r.Worker, v.Ref, v.State)
+				}
+				ready++
 			}
 		}
 	}
-	if live != len(o.workers) {
-		return fmt.Errorf("%d workers serve %v of serial %d: %+v", live, d.Active, d.Serial, reports)
+	if ready != len(o.workers) {
+		return fmt.Errorf("%d workers serve %v of serial %d: %+v", ready, d.Active, d.Serial, reports)
 	}
 	return nil
 }
