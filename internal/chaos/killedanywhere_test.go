@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -34,6 +35,7 @@ type rollout struct {
 	workers []*member
 	caches  []string
 	sender  *broker.Client
+	bigs    []string      // the models, which take turns
 	pushing time.Duration // what a push takes, and a deployment
 	rolling time.Duration
 	sent    int
@@ -45,29 +47,20 @@ type rollout struct {
 // that are listed are whole, the fleet comes to serve the one that was to be
 // deployed, and in the end nothing is left that nobody needs.
 func TestKilledAnywhere(t *testing.T) {
-	strikes := []strike{
-		{"pusher", "push"}, {"server", "push"},
-		{"deployer", "deploy"}, {"worker", "deploy"}, {"server", "deploy"},
-		{"worker", "load"}, {"server", "load"},
-	}
-	turns := 1
-	if *full {
-		turns = 5
-	}
 	r := rand.New(rand.NewPCG(*seed, 6))
 	o := newRollout(t, r)
 	shape := randomLM{vocab: 64, hidden: 840, layers: 1} // three parts
 	n := 0
 	version := func() (model, dir string, ref registry.Ref) {
 		n++
-		model = fmt.Sprint("big", n%2)
+		model = o.bigs[n%len(o.bigs)]
 		dir = filepath.Join(t.TempDir(), model)
 		ref = shape.write(t, dir, fmt.Sprint(n), uint64(n))
 		ref.Digest = golden(t, dir, "1 2 3")
 		o.refs[model+"@"+ref.Version] = ref
 		return model, dir, ref
 	}
-	for range 2 { // in peace
+	for range o.bigs { // in peace
 		model, dir, ref := version()
 		start := time.Now()
 		o.must("push", dir)
@@ -77,32 +70,53 @@ func TestKilledAnywhere(t *testing.T) {
 		o.converged(model, ref)
 	}
 	t.Logf("seed %d: a push takes %v, a deployment %v", *seed, o.pushing.Round(time.Millisecond), o.rolling.Round(time.Millisecond))
-	for range turns {
-		r.Shuffle(len(strikes), func(i, j int) { strikes[i], strikes[j] = strikes[j], strikes[i] })
-		for _, s := range strikes {
-			model, dir, ref := version()
-			start := time.Now()
-			o.push(s, model, dir, ref)
-			o.deploy(s, model, ref)
-			o.converged(model, ref)
-			t.Logf("%s killed during %s of %s@%s: %v", s.victim, s.during, model, ref.Version, time.Since(start).Round(time.Millisecond))
-			if t.Failed() {
-				return
-			}
+	for _, s := range chosen(r) {
+		model, dir, ref := version()
+		start := time.Now()
+		o.push(s, model, dir, ref)
+		o.alone(model)
+		o.deploy(s, model, ref)
+		o.converged(model, ref)
+		t.Logf("%s killed during %s of %s@%s: %v", s.victim, s.during, model, ref.Version, time.Since(start).Round(time.Millisecond))
+		if t.Failed() {
+			return
 		}
 	}
 	o.clean()
 }
 
+// chosen are the strikes of a run, in any order: one at each victim, or all several
+// times.
+func chosen(r *rand.Rand) (out []strike) {
+	all := map[string][]string{
+		"pusher": {"push"}, "deployer": {"deploy"}, "worker": {"deploy", "load"}, "server": {"push", "deploy", "load"},
+	}
+	for _, victim := range slices.Sorted(maps.Keys(all)) {
+		during := all[victim]
+		if !*full {
+			out = append(out, strike{victim, pick(r, during...)})
+			continue
+		}
+		for range 5 {
+			for _, d := range during {
+				out = append(out, strike{victim, d})
+			}
+		}
+	}
+	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
 func newRollout(t *testing.T, r *rand.Rand) *rollout {
 	t.Helper()
 	cluster := brokertest.Cluster(t, 1)
-	o := &rollout{depot: newDepot(t, cluster.URL()), r: r, cluster: cluster, refs: map[string]registry.Ref{}}
+	o := &rollout{depot: newDepot(t, cluster.URL()), r: r, cluster: cluster, refs: map[string]registry.Ref{}, bigs: []string{"big0", "big1", "big2"}}
+	names := strings.Join(append([]string{"listops"}, o.bigs...), ",")
 	for i := range 2 {
 		cache := filepath.Join(t.TempDir(), "cache")
 		o.caches = append(o.caches, cache)
 		o.workers = append(o.workers, newMember(t, fmt.Sprint("w", i), cluster.URL(), "", 1,
-			"CELLMQ_CACHE_DIR="+cache, "CELLMQ_MODELS=listops,big0,big1"))
+			"CELLMQ_CACHE_DIR="+cache, "CELLMQ_MODELS="+names))
 	}
 	sender, err := broker.NewClient(o.nc, broker.ClientConfig{Name: "rollout"})
 	if err != nil {
@@ -150,6 +164,23 @@ func (o *rollout) push(s strike, model, dir string, ref registry.Ref) {
 	if all := o.whole(model); !slices.Contains(all, ref) {
 		o.t.Errorf("%s@%s is not listed among %v", model, ref.Version, all)
 	}
+}
+
+// alone waits until workers have no more than one version of a model: a third one
+// would be refused.
+func (o *rollout) alone(model string) {
+	o.t.Helper()
+	eventually(o.t, "old versions of "+model+" leave", func(ctx context.Context) error {
+		reports, err := o.Reports(ctx)
+		for _, r := range reports {
+			for _, m := range r.Models {
+				if m.Model == model && len(m.Versions) > 1 {
+					err = fmt.Errorf("worker %s has %+v", r.Worker, m.Versions)
+				}
+			}
+		}
+		return err
+	})
 }
 
 // deploy begins a deployment, in the middle of which something is killed.
@@ -239,6 +270,8 @@ func (o *rollout) converged(model string, ref registry.Ref) {
 		case d == nil || d.Active != ref:
 			output, err := o.run("deploy", model+"@"+ref.Version, "--watch", "0")
 			return fmt.Errorf("not deployed: %w: %s", errors.Join(err, errors.New("again")), output)
+		case time.Now().Before(d.Rule().From):
+			return errors.New("requests go to it soon")
 		}
 		return o.agreed(ctx, d)
 	}) {
@@ -343,7 +376,7 @@ func (o *rollout) clean() {
 	if records, chunks := o.stored(); records != len(parts) || chunks != len(parts) {
 		o.t.Errorf("%d records and the chunks of %d parts, %d parts wanted", records, chunks, len(parts))
 	}
-	for _, model := range []string{"big0", "big1"} {
+	for _, model := range o.bigs {
 		o.whole(model)
 	}
 }
