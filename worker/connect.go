@@ -55,6 +55,9 @@ func (w *Worker) connect(ctx context.Context) (disconnect func(), err error) {
 	if !w.cfg.Registry {
 		return disconnect, nil
 	}
+	if dir, err := w.cfg.CachePath(); err == nil {
+		sweepCache(dir, time.Now())
+	}
 	if w.shelf, err = w.openShelf(server, options); err != nil {
 		disconnect()
 		return nil, err

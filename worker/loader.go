@@ -260,17 +260,20 @@ func (o *opened) readDir(path string) (damaged bool, err error) {
 	if o.dir, err = models.OpenDir(path); err != nil {
 		return true, err
 	}
-	sum, err := models.Digest(o.dir)
-	if err == nil && sum != o.key.Digest {
-		damaged, err = true, fmt.Errorf("%w: the files have digest %.12s, %.12s wanted", versions.ErrRefused, sum, o.key.Digest)
-	}
+	o.model, err = models.Load(o.dir, o.key.Model)
+	var sum string
 	if err == nil {
-		o.model, err = models.Load(o.dir, o.key.Model)
+		sum = o.model.Digest()
+	} else if sum, _ = models.Digest(o.dir); sum == o.key.Digest {
+		return false, errors.Join(err, o.dir.Close()) // it is what was pushed, and no good
 	}
-	if err != nil {
-		return damaged, errors.Join(err, o.dir.Close())
+	if sum == o.key.Digest {
+		return false, nil
 	}
-	return false, nil
+	if o.model != nil {
+		o.model.Close()
+	}
+	return true, errors.Join(fmt.Errorf("%w: the files have digest %.12s, %.12s wanted", versions.ErrRefused, sum, o.key.Digest), o.dir.Close())
 }
 
 // size returns the most that loading a model adds to what is in memory: itself, or

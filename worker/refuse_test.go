@@ -25,33 +25,33 @@ func TestFailedVersionKeepsTheOld(t *testing.T) {
 	eventually(t, "version 1 serves", func() bool { return c.ask("rt", "m", "a", 1).Final != nil })
 	for _, tt := range []struct {
 		name  string
-		spoil func(t *testing.T, version string) fstest.MapFS
+		spoil func(version string) fstest.MapFS
 		want  []string // in the reason
 	}{
-		{"flipped", func(t *testing.T, v string) fstest.MapFS {
+		{"flipped", func(v string) fstest.MapFS {
 			files := spelling(t, v, "axyz")
 			b := files["model.safetensors"].Data
 			b[len(b)-4] ^= 1
 			return files
 		}, []string{"weights_sha256"}},
-		{"truncated", func(t *testing.T, v string) fstest.MapFS {
+		{"truncated", func(v string) fstest.MapFS {
 			files := spelling(t, v, "axyz")
 			f := files["model.safetensors"]
 			f.Data = f.Data[:len(f.Data)-8]
 			return files
 		}, []string{"safetensors"}},
-		{"shape", func(t *testing.T, v string) fstest.MapFS {
+		{"shape", func(v string) fstest.MapFS {
 			return spoilt(t, v, func(v *safetensors.Values) { v.Shape, v.Data = []int{16, 5}, make([]float32, 16*5) })
 		}, []string{"rnn.weight_hh_l0", "[16 5]", "[16 4]"}},
-		{"nan", func(t *testing.T, v string) fstest.MapFS {
+		{"nan", func(v string) fstest.MapFS {
 			return spoilt(t, v, func(v *safetensors.Values) { v.Data[3] = float32(math.NaN()) })
 		}, []string{"numerical error"}},
-		{"hostile", func(t *testing.T, v string) fstest.MapFS {
+		{"hostile", func(v string) fstest.MapFS {
 			files := spelling(t, v, "axyz")
 			files["model.safetensors"].Data = []byte("\xff\xff\xff\xff\xff\xff\xff\x7f{}")
 			return files
 		}, []string{"safetensors"}},
-		{"large", func(t *testing.T, v string) fstest.MapFS {
+		{"large", func(v string) fstest.MapFS {
 			text := []byte("a")
 			for b := byte('b'); b < 127; b++ {
 				text = append(text, b)
@@ -62,7 +62,7 @@ func TestFailedVersionKeepsTheOld(t *testing.T) {
 			return spelling(t, v, string(text))
 		}, []string{"memory budget", "400000"}},
 	} {
-		files := tt.spoil(t, tt.name)
+		files := tt.spoil(tt.name)
 		s.push("m", tt.name, files)
 		s.begin("m", tt.name, registry.Options{Canary: registry.Whole})
 		d := s.settled("m")

@@ -37,7 +37,8 @@ func (s *shelf) close() {
 	s.nc.Close()
 }
 
-// openShelf connects, and asks nothing. The caller closes it.
+// openShelf connects, to the server that the worker is connected to as long as that
+// is there, and asks nothing. The caller closes it.
 func (w *Worker) openShelf(server *broker.Server, options []nats.Option) (*shelf, error) {
 	s := &shelf{}
 	s.on, s.off = context.WithCancel(context.Background())
@@ -50,8 +51,14 @@ func (w *Worker) openShelf(server *broker.Server, options []nats.Option) (*shelf
 				w.log.LogAttrs(context.Background(), slog.LevelWarn, "the model registry is off: the server does not permit it to this user", slog.Any("error", err))
 			}
 		}),
+		nats.LameDuckModeHandler(func(nc *nats.Conn) {
+			if len(nc.Servers()) > 1 {
+				_ = nc.ForceReconnect() // fails when it is closed
+			}
+		}),
+		nats.DontRandomize(),
 	}, options...)
-	url := w.cfg.NatsURL
+	url := w.conn.NATS().ConnectedUrl() + "," + w.cfg.NatsURL
 	if server != nil {
 		url, opts = "", append(opts, server.Option())
 	}

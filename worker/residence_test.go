@@ -3,6 +3,7 @@ package worker_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -174,5 +175,33 @@ func TestOldSecureConfigStillServes(t *testing.T) {
 	}
 	if status, text := get(t, w, "/readyz"); status != 200 {
 		t.Errorf("not ready after a request: %s", text)
+	}
+}
+
+// TestDamagedCacheIsFetchedAgain damages what a worker has fetched: another one with
+// the same cache fetches it again and serves it.
+func TestDamagedCacheIsFetchedAgain(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	dir := t.TempDir()
+	first := startServing(t, server, func(cfg *worker.Config) { cfg.CacheDir = dir })
+	s := newShop(t, server)
+	s.pushLetters("m", "1")
+	s.deploy("m", "1")
+	first.stop()
+	first.wait(t)
+	weights := filepath.Join(dir, s.ref("m", "1").Digest, "model.safetensors")
+	b, err := os.ReadFile(weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-4] ^= 1
+	if err := os.WriteFile(weights, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startServing(t, server, func(cfg *worker.Config) { cfg.CacheDir = dir })
+	c := newBuyer(t, connect(t, server), "me")
+	if v := c.spell("req", "m", letters); v != "1" {
+		t.Errorf("version %q serves", v)
 	}
 }

@@ -175,6 +175,8 @@ type buyer struct {
 	sub  *nats.Subscription
 	name string
 	n    int
+
+	worker string // that accepted the last request
 }
 
 func newBuyer(tb testing.TB, nc *nats.Conn, name string) *buyer {
@@ -187,13 +189,18 @@ func newBuyer(tb testing.TB, nc *nats.Conn, name string) *buyer {
 func (c *buyer) ask(path, model, input string, tokens int) broker.Frame {
 	c.tb.Helper()
 	c.n++
-	id := fmt.Sprintf("%s%012d", c.name, c.n)
+	return c.askAs(fmt.Sprintf("%s%012d", c.name, c.n), path, model, input, tokens)
+}
+
+// askAs is ask with an id, and header pairs.
+func (c *buyer) askAs(id, path, model, input string, tokens int, header ...string) broker.Frame {
+	c.tb.Helper()
 	subject := "infer.req." + model + ".std." + c.name
 	if path == "rt" {
 		subject = "infer.rt." + model
 	}
 	publish(c.tb, c.nc, subject, "infer.out."+c.name+"."+id,
-		fmt.Appendf(nil, `{"input":%q,"max_tokens":%d}`, input, tokens), "Nats-Msg-Id", id)
+		fmt.Appendf(nil, `{"input":%q,"max_tokens":%d}`, input, tokens), append(header, "Nats-Msg-Id", id)...)
 	for {
 		m, err := c.sub.NextMsg(patience)
 		if errors.Is(err, nats.ErrNoResponders) {
@@ -208,6 +215,9 @@ func (c *buyer) ask(path, model, input string, tokens int) broker.Frame {
 		f, err := broker.DecodeFrame(m.Data)
 		if err != nil {
 			c.tb.Fatalf("frame %q: %v", m.Data, err)
+		}
+		if f.ID == id && f.Type == broker.FrameAccepted {
+			c.worker = f.Worker
 		}
 		if f.ID == id && f.Type.Terminal() {
 			return f

@@ -52,7 +52,9 @@ func between(r *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(r.Int64N(int64(high-low)))
 }
 
-// breakWorkers kills or stops a worker, one at a time.
+// breakWorkers kills or stops a worker, one at a time. Three in four of them
+// serve by then; one that is only ever killed while it loads its models answers
+// nobody.
 func (f *faults) breakWorkers(ctx context.Context, r *rand.Rand) error {
 	for {
 		if !wait(ctx, between(r, 2*time.Second, 5*time.Second)) {
@@ -61,6 +63,11 @@ func (f *faults) breakWorkers(ctx context.Context, r *rand.Rand) error {
 		w, what, down := f.workers[r.IntN(len(f.workers))], r.IntN(3), between(r, 0, 2*time.Second)
 		if err := w.alive(); err != nil {
 			return err
+		}
+		if r.IntN(4) > 0 {
+			if err := w.serving(); err != nil {
+				return err
+			}
 		}
 		if what == 0 { // sometimes longer than a lease lasts
 			f.pauses++

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,14 +38,18 @@ type member struct {
 }
 
 // newMember starts a worker that ends with the test and waits until it serves.
-// An instruction tier may be given, on which no answer depends, and settings.
-func newMember(t *testing.T, name, url, isa string, replicas int, env ...string) *member {
+// A pace may be given, the least time of its steps, on which no answer depends,
+// and settings.
+func newMember(t *testing.T, name, url string, pace time.Duration, replicas int, env ...string) *member {
 	t.Helper()
 	m := &member{name: name, url: url, dir: t.ArtifactDir(), env: []string{
-		role + "=1", "CELLMQ_PROFILE=0", "CELLMQ_REPLICAS=" + strconv.Itoa(replicas), "CELLMQ_CHECKPOINT_STEPS=64", "CELLMQ_ISA=" + isa,
+		role + "=1", "CELLMQ_PROFILE=0", "CELLMQ_REPLICAS=" + strconv.Itoa(replicas), "CELLMQ_CHECKPOINT_STEPS=64",
 		"CELLMQ_MAX_ATTEMPTS=20", // requests are not poison here, however often their workers die
 	}}
 	m.env = append(m.env, env...)
+	if pace > 0 {
+		m.env = append(m.env, pacedRole+"="+pace.String())
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("worker %s, %d starts, the end of the last:\n%s", m.name, m.starts, m.goroutines())
@@ -74,8 +79,9 @@ func (m *member) start(ctx context.Context) error {
 	if err := l.Close(); err != nil {
 		return err
 	}
-	m.process, err = brokertest.Launch(m.env, "worker", "--nats-url", m.url, "--name", m.name, "--admin", m.admin,
-		"--slots", "8", "--log-level", "debug")
+	env := append(slices.Clip(m.env), "CELLMQ_NATS_URL="+m.url, "CELLMQ_NAME="+m.name, "CELLMQ_ADMIN_ADDRESS="+m.admin,
+		"CELLMQ_SLOTS=8", "CELLMQ_LOG_LEVEL=debug")
+	m.process, err = brokertest.Launch(env, "worker")
 	m.starts++
 	return err
 }

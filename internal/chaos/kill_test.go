@@ -76,7 +76,7 @@ func TestKilledWorkerUnderLoad(t *testing.T) {
 	server := brokertest.Server(t)
 	workers := map[string]*member{}
 	for _, name := range []string{"first", "second"} {
-		workers[name] = newMember(t, name, server.URL(), "purego", 1)
+		workers[name] = newMember(t, name, server.URL(), pace, 1)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -165,7 +165,7 @@ func watchRedelivery(ctx context.Context, url string, from time.Time) (r redeliv
 func TestKilledSubscriber(t *testing.T) {
 	const gone = 3
 	server := brokertest.Server(t)
-	w := newMember(t, "worker", server.URL(), "purego", 1)
+	w := newMember(t, "worker", server.URL(), pace, 1)
 	idle, err := w.gauges(t.Context()) // with the tokens of the golden outputs
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestKilledSubscriber(t *testing.T) {
 // once.
 func TestTerminateAtAnyTime(t *testing.T) {
 	server := brokertest.Server(t)
-	w := newMember(t, "worker", server.URL(), "", 1)
+	w := newMember(t, "worker", server.URL(), 0, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	rounds := 8

@@ -24,6 +24,10 @@ var (
 
 func TestMain(m *testing.M) {
 	brokertest.Main()
+	if pace := os.Getenv(pacedRole); pace != "" {
+		brokertest.ExitWithTest()
+		os.Exit(pacedWorker(context.Background(), pace, os.Stderr))
+	}
 	if os.Getenv(role) != "" {
 		brokertest.ExitWithTest()
 		os.Exit(cli.Main(context.Background(), os.Args[1:], nil, os.Stdout, os.Stderr))

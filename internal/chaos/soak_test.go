@@ -72,7 +72,7 @@ func TestManyRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	w := newMember(t, "worker", server.URL(), "", 1, "CELLMQ_MODELS=g2p-en", "CELLMQ_ACK_WAIT=1s")
+	w := newMember(t, "worker", server.URL(), 0, 1, "CELLMQ_MODELS=g2p-en", "CELLMQ_ACK_WAIT=1s")
 	nc, err := broker.Dial(t.Context(), server.URL(), "soak", nil)
 	if err != nil {
 		t.Fatal(err)
