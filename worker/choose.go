@@ -165,7 +165,7 @@ func quoted(all []string) string {
 // gone answers a request that began on a version that there is no more.
 func gone(model string) *broker.Error {
 	return &broker.Error{
-		Code: broker.CodeUnknownVersion, Message: fmt.Sprintf("the version of model %q that began the request is gone; send the request again", model),
+		Code: broker.CodeUnknownVersion, Message: fmt.Sprintf("the version of model %q that began the request is gone; send the request again with another id", model),
 		Retryable: true, RetryAfter: time.Second,
 	}
 }
