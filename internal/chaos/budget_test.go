@@ -87,7 +87,7 @@ func TestFourHundredMegabytes(t *testing.T) {
 		start = time.Now()
 	}
 	took(fmt.Sprintf("%d bytes written", info.Size()))
-	w := newMember(t, "w0", server.URL(), "", 1, "CELLMQ_CACHE_DIR="+t.TempDir(), "CELLMQ_MODELS=vast,listops",
+	w := newMember(t, "w0", server.URL(), 0, 1, "CELLMQ_CACHE_DIR="+t.TempDir(), "CELLMQ_MODELS=vast,listops",
 		"CELLMQ_MODEL_BYTES="+strconv.Itoa(budget))
 	took("worker started")
 	most := watchMemory(t, w)
@@ -152,7 +152,7 @@ func TestTenThroughThree(t *testing.T) {
 		golden(t, dir, "1 2 3")
 		d.must("push", dir)
 	}
-	w := newMember(t, "w0", server.URL(), "", 1, "CELLMQ_CACHE_DIR="+t.TempDir(), "CELLMQ_MODELS="+strings.Join(names, ",")+",listops",
+	w := newMember(t, "w0", server.URL(), 0, 1, "CELLMQ_CACHE_DIR="+t.TempDir(), "CELLMQ_MODELS="+strings.Join(names, ",")+",listops",
 		"CELLMQ_MODEL_BYTES="+strconv.Itoa(budgetFor(t, shape, 3)))
 	var rolls []*brokertest.Process
 	for _, name := range names {

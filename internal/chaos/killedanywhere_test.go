@@ -82,6 +82,7 @@ func TestKilledAnywhere(t *testing.T) {
 			return
 		}
 	}
+	o.abandon()
 	o.clean()
 }
 
@@ -115,7 +116,7 @@ func newRollout(t *testing.T, r *rand.Rand) *rollout {
 	for i := range 2 {
 		cache := filepath.Join(t.TempDir(), "cache")
 		o.caches = append(o.caches, cache)
-		o.workers = append(o.workers, newMember(t, fmt.Sprint("w", i), cluster.URL(), "", 1,
+		o.workers = append(o.workers, newMember(t, fmt.Sprint("w", i), cluster.URL(), 0, 1,
 			"CELLMQ_CACHE_DIR="+cache, "CELLMQ_MODELS="+names))
 	}
 	sender, err := broker.NewClient(o.nc, broker.ClientConfig{Name: "rollout"})
@@ -331,6 +332,26 @@ func (o *rollout) ask(model string) (broker.Frame, error) {
 	return out.final, errors.Join(err, out.check(broker.ModeStream))
 }
 
+// abandon leaves a push that has stored something, which is never taken up again.
+func (o *rollout) abandon() {
+	o.t.Helper()
+	dir := filepath.Join(o.t.TempDir(), o.bigs[0])
+	randomLM{vocab: 64, hidden: 840, layers: 4}.write(o.t, dir, "never", 0)
+	before, _ := o.stored()
+	p := o.begin("push", dir)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for now := before; now < before+2; now, _ = o.stored() {
+		select {
+		case <-tick.C:
+		case <-p.Done():
+			o.t.Errorf("push ended: %s", p.Output())
+			return
+		}
+	}
+	p.Kill()
+}
+
 // clean looks for what is left of what was killed, once it is old.
 func (o *rollout) clean() {
 	o.t.Helper()
@@ -352,7 +373,8 @@ func (o *rollout) clean() {
 		}
 		o.cached(cache)
 	}
-	r, err := registry.New(registry.Config{Conn: o.nc, Spare: time.Nanosecond})
+	// Nothing else holds the lock of the push that was killed.
+	r, err := registry.New(registry.Config{Conn: o.nc, Spare: time.Nanosecond, Stale: 6 * time.Second})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -361,6 +383,9 @@ func (o *rollout) clean() {
 		o.t.Fatal(err)
 	}
 	o.t.Logf("%d fetches had not ended; the sweep freed %d bytes", left, freed)
+	if freed == 0 {
+		o.t.Error("the sweep freed nothing")
+	}
 	all, err := o.Versions(o.t.Context(), "")
 	if err != nil || len(all) != len(o.refs) {
 		o.t.Errorf("%d versions are listed, %d were pushed: %v", len(all), len(o.refs), err)
