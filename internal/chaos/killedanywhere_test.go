@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func TestKilledAnywhere(t *testing.T) {
 		n++
 		model = o.bigs[n%len(o.bigs)]
 		dir = filepath.Join(t.TempDir(), model)
-		ref = shape.write(t, dir, fmt.Sprint(n), uint64(n))
+		ref = shape.write(t, dir, strconv.Itoa(n), uint64(n))
 		ref.Digest = golden(t, dir, "1 2 3")
 		o.refs[model+"@"+ref.Version] = ref
 		return model, dir, ref
@@ -153,8 +154,13 @@ func (o *rollout) kill(victim string, p *brokertest.Process) {
 func (o *rollout) push(s strike, model, dir string, ref registry.Ref) {
 	o.t.Helper()
 	if s.during == "push" {
+		before, _ := o.stored()
 		p := o.begin("push", dir)
-		wait(o.t.Context(), between(o.r, 0, o.pushing))
+		if parts := o.r.IntN(3); parts > 0 {
+			o.storing(p, before+parts)
+		} else {
+			wait(o.t.Context(), between(o.r, 0, o.pushing))
+		}
 		o.kill(s.victim, p)
 		o.whole(model)
 		if _, err := o.ended(p); err != nil {
@@ -339,17 +345,24 @@ func (o *rollout) abandon() {
 	randomLM{vocab: 64, hidden: 840, layers: 4}.write(o.t, dir, "never", 0)
 	before, _ := o.stored()
 	p := o.begin("push", dir)
+	o.storing(p, before+2)
+	if p.Kill(); p.Err() == nil {
+		o.t.Error("the push was too quick")
+	}
+}
+
+// storing waits until the server has as many parts, or the push has ended.
+func (o *rollout) storing(p *brokertest.Process, parts int) {
+	o.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for now := before; now < before+2; now, _ = o.stored() {
+	for now := 0; now < parts; now, _ = o.stored() {
 		select {
 		case <-tick.C:
 		case <-p.Done():
-			o.t.Errorf("push ended: %s", p.Output())
 			return
 		}
 	}
-	p.Kill()
 }
 
 // clean looks for what is left of what was killed, once it is old.
