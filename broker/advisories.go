@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -17,6 +16,7 @@ import (
 const (
 	advisoryConsumer = "reconciler"
 	advisoryPoll     = 30 * time.Second
+	advisoryBeat     = 5 * time.Second // the heartbeat of a poll
 	advisoryRetry    = 5 * time.Second // after a failure to handle one
 	advisoryAckWait  = 30 * time.Second
 	advisoryWork     = 25 * time.Second // for handling one; the rest is for the way
@@ -70,16 +70,14 @@ func (c *Conn) advisories(ctx context.Context, handle func(context.Context, Advi
 	if err := c.ensureStores(ctx); err != nil {
 		return err
 	}
-	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.cfg.Stream.advisories(), jetstream.ConsumerConfig{
+	_, err := c.js.CreateOrUpdateConsumer(ctx, c.cfg.Stream.advisories(), jetstream.ConsumerConfig{
 		Durable: advisoryConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: advisoryAckWait, MaxDeliver: -1,
 	})
 	if err != nil {
 		return fmt.Errorf("ensure consumer %s: %w", advisoryConsumer, err)
 	}
 	for {
-		poll, cancel := context.WithTimeout(ctx, advisoryPoll)
-		m, err := nextMessage(poll, consumer)
-		cancel()
+		m, err := c.nextAdvisory(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -94,27 +92,46 @@ func (c *Conn) advisories(ctx context.Context, handle func(context.Context, Advi
 	}
 }
 
-// nextMessage polls for one message; nil when there is none until ctx ends.
-func nextMessage(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
-	batch, err := consumer.Fetch(1, jetstream.FetchContext(ctx))
+// nextAdvisory polls for one message; nil when there is none for a while. As in
+// the [Intake] a message is told by where it is settled, not by its headers.
+func (c *Conn) nextAdvisory(ctx context.Context) (*nats.Msg, error) {
+	poll := fmt.Appendf(nil, `{"batch":1,"expires":%d,"idle_heartbeat":%d}`, advisoryPoll, advisoryBeat)
+	next := apiSubject("CONSUMER.MSG.NEXT", c.cfg.Stream.advisories()) + "." + advisoryConsumer
+	answers, end, err := c.ask(next, poll, 2*int(advisoryPoll/advisoryBeat))
 	if err != nil {
 		return nil, err
 	}
-	for m := range batch.Messages() {
-		return m, nil
+	defer end()
+	silence := time.NewTimer(2 * advisoryBeat)
+	defer silence.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-silence.C:
+			return nil, errSilentServer
+		case m := <-answers:
+			if m.Reply != "" {
+				return m, nil
+			}
+			switch status := m.Header.Get(headerStatus); status {
+			case "100": // heartbeat
+				silence.Reset(2 * advisoryBeat)
+			case "404", "408":
+				return nil, nil //nolint:nilnil // no message is no failure
+			default:
+				return nil, statusError(status, m)
+			}
+		}
 	}
-	if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
-		return nil, err
-	}
-	return nil, nil //nolint:nilnil // no message is no failure
 }
 
 // advise hands one advisory on and settles it.
-func (c *Conn) advise(ctx context.Context, m jetstream.Msg, handle func(context.Context, Advisory) error) error {
-	a, err := c.cfg.Stream.advisory(m.Data())
+func (c *Conn) advise(ctx context.Context, m *nats.Msg, handle func(context.Context, Advisory) error) error {
+	a, err := c.cfg.Stream.advisory(m.Data)
 	if err != nil {
 		c.log.Error("malformed advisory", slog.Any("error", err))
-		return m.TermWithReason("malformed")
+		return m.Term()
 	}
 	if meta, err := m.Metadata(); err == nil { // else it is no message of the consumer's, which cannot be
 		a.Attempt = int(min(meta.NumDelivered, maxCount))

@@ -12,18 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Headers and statuses of the server's answers to direct gets.
+// The server's error numbers that a worker acts on.
 const (
-	headerStatus    = "Status"
-	headerSubject   = "Nats-Subject"
-	headerSequence  = "Nats-Sequence"
-	headerStamp     = "Nats-Time-Stamp"
-	headerPending   = "Nats-Num-Pending"
-	statusEnd       = "204"
-	statusNone      = "404"
-	statusNobody    = "503"
-	batchBytes      = 8 << 20 // a batch must fit into what a subscription may have pending
-	batchMessages   = 64
 	apiWrongLast    = 10071 // another message of this subject is stored
 	apiInProcess    = 10164 // another message of this subject is being stored
 	apiNoMessage    = 10037
@@ -71,7 +61,8 @@ type apiReply struct {
 	} `json:"message"`
 }
 
-// record reads the answer to a get.
+// record reads the answer to a get. A header that cannot be read is none, as in
+// the messages that the library delivers.
 func (r *apiReply) record() (*record, error) {
 	m := r.Message
 	switch {
@@ -84,10 +75,7 @@ func (r *apiReply) record() (*record, error) {
 	}
 	rec := &record{subject: m.Subject, sequence: m.Sequence, data: m.Data, at: m.Time}
 	if len(m.Header) > 0 {
-		var err error
-		if rec.header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
-			return nil, fmt.Errorf("header: %w: %w", ErrBadRecord, err)
-		}
+		rec.header, _ = nats.DecodeHeadersMsg(m.Header)
 	}
 	return rec, nil
 }
@@ -121,120 +109,6 @@ func (c *Conn) leaderGet(ctx context.Context, stream string, payload []byte) (*r
 		return nil, err
 	}
 	return r.record()
-}
-
-// directGet reads the last message of a subject, from any replica;
-// [ErrNotStored] when there is none.
-func (c *Conn) directGet(ctx context.Context, stream, subject string) (*record, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	m, err := c.request(ctx, &nats.Msg{Subject: apiSubject("DIRECT.GET", stream) + "." + subject})
-	if err != nil {
-		return nil, err
-	}
-	switch status := m.Header.Get(headerStatus); status {
-	case "":
-		return directRecord(m)
-	case statusNone:
-		return nil, ErrNotStored
-	default:
-		return nil, fmt.Errorf("server: status %s %s", status, m.Header.Get("Description"))
-	}
-}
-
-// directRecord reads a message as direct gets bring it.
-func directRecord(m *nats.Msg) (*record, error) {
-	sequence, stamp := serverValue(m.Header, headerSequence), serverValue(m.Header, headerStamp)
-	seq, err := strconv.ParseUint(sequence, 10, 64)
-	if err != nil {
-		return nil, badRecord("sequence %q", clip(sequence))
-	}
-	at, err := time.Parse(time.RFC3339Nano, stamp)
-	if err != nil {
-		return nil, badRecord("time %q", clip(stamp))
-	}
-	return &record{subject: serverValue(m.Header, headerSubject), sequence: seq, header: m.Header, data: m.Data, at: at}, nil
-}
-
-// serverValue is the server's own value of a header: it comes after those of
-// whoever published the message.
-func serverValue(h nats.Header, name string) string {
-	values := h[name]
-	if len(values) == 0 {
-		return ""
-	}
-	return values[len(values)-1]
-}
-
-// batchGet reads messages of a subject, which may have wildcards, from a sequence on,
-// as many as the server sends at once; more says that there are others.
-func (c *Conn) batchGet(ctx context.Context, stream, subject string, from uint64, n int) (batch []*record, more bool, err error) {
-	inbox := c.nc.NewInbox()
-	sub, err := c.nc.SubscribeSync(inbox)
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { _ = sub.Unsubscribe() }() // fails when the connection is closed
-	ask := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"seq":%d,"next_by_subj":%q}`, min(n, batchMessages), batchBytes, max(from, 1), subject)
-	if err := c.nc.PublishRequest(apiSubject("DIRECT.GET", stream), inbox, ask); err != nil {
-		return nil, false, err
-	}
-	for {
-		m, err := nextAnswer(ctx, sub)
-		if err != nil {
-			return nil, false, err
-		}
-		switch status := m.Header.Get(headerStatus); status {
-		case "":
-		case statusEnd:
-			return batch, m.Header.Get(headerPending) != "0", nil
-		case statusNone:
-			return batch, false, nil
-		case statusNobody:
-			return nil, false, nats.ErrNoResponders
-		default:
-			return nil, false, fmt.Errorf("server: status %s %s", status, m.Header.Get("Description"))
-		}
-		r, err := directRecord(m)
-		if err != nil {
-			return nil, false, err
-		}
-		batch = append(batch, r)
-	}
-}
-
-func nextAnswer(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
-	m, err := sub.NextMsgWithContext(ctx)
-	if errors.Is(err, nats.ErrNoResponders) {
-		return &nats.Msg{Header: nats.Header{headerStatus: {statusNobody}}}, nil
-	}
-	return m, err
-}
-
-// readFrom hands the messages of a subject from a sequence on to take, until it
-// says no or there are no more. A stream that is not there is empty, and made.
-func (c *Conn) readFrom(ctx context.Context, stream, subject string, from uint64, n int, take func(*record) bool) error {
-	for n > 0 {
-		batch, more, err := c.batchGet(ctx, stream, subject, from, n)
-		if errors.Is(err, nats.ErrNoResponders) {
-			return c.ensureStores(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		for _, r := range batch {
-			from = r.sequence + 1
-			if !take(r) {
-				return nil
-			}
-		}
-		if !more || len(batch) == 0 {
-			return nil
-		}
-	}
-	return nil
 }
 
 // deleteMessage removes a message; one that is gone is no error.

@@ -143,7 +143,7 @@ func (s *Stream) ask() {
 func (s *Stream) resumed(state ResumeState) {
 	switch state {
 	case ResumeServed:
-		return // by a queue without a leader
+		return // by a queue that is away
 	case ResumeUnserved:
 		s.noQueue()
 		return
@@ -171,6 +171,7 @@ func (s *Stream) unanswered() {
 	s.mu.Lock()
 	s.resume.unknown = true
 	s.mu.Unlock()
+	s.alone(func(a *absence) { a.noWorker = true })
 }
 
 // reconnected has the stream ask what it missed, unless frames come again.

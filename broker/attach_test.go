@@ -129,6 +129,12 @@ func TestSecondObserver(t *testing.T) {
 // storeFinal stores the final of a request of client me.
 func storeFinal(t *testing.T, conn *broker.Conn, id, text string) {
 	t.Helper()
+	storeFinalOf(t, conn, "me", id, text)
+}
+
+// storeFinalOf stores the final of a request of any client.
+func storeFinalOf(t *testing.T, conn *broker.Conn, client, id, text string) {
+	t.Helper()
 	b, err := broker.AppendFrame(nil, broker.MsgPack, &broker.Frame{
 		Type: broker.FrameFinal, ID: id, Epoch: 1, Attempt: 1, Text: text, Tokens: []int32(text),
 		Final: &broker.Final{FinishReason: broker.FinishStop},
@@ -142,7 +148,7 @@ func storeFinal(t *testing.T, conn *broker.Conn, id, text string) {
 	}
 	defer func() { _ = finals.Close() }()
 	verdicts := make(chan broker.Verdict, 1)
-	f := &broker.StoredFinal{Client: "me", ID: id, Worker: "w1", Epoch: 1, Attempt: 1, Frame: b}
+	f := &broker.StoredFinal{Client: client, ID: id, Worker: "w1", Epoch: 1, Attempt: 1, Frame: b}
 	if err := finals.Store(f, time.Now().Add(10*time.Second), func(v broker.Verdict) { verdicts <- v }); err != nil {
 		t.Fatal(err)
 	}

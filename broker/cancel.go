@@ -92,12 +92,15 @@ func (s *Service) serveCancel(subject, reply string, payload []byte) {
 }
 
 // cancelQueued answers for a request that no worker has: one that has finished
-// or that waits. One worker of the queue group does.
+// or that waits, when it is the client's turn. One worker of the queue group does.
 func (s *Service) cancelQueued(subject, reply string, payload []byte) {
-	m, client, ok := s.cancelFor(subject, payload)
-	if !ok || s.cfg.Finals == nil {
-		return
+	if m, client, ok := s.cancelFor(subject, payload); ok && s.cfg.Finals != nil {
+		s.cancels.ask(client, func() { s.cancelWaiting(client, reply, m) })
 	}
+}
+
+// cancelWaiting takes a request out of the queue, or tells how it has finished.
+func (s *Service) cancelWaiting(client, reply string, m cancelMessage) {
 	ctx, cancel := s.lookup()
 	defer cancel()
 	state, err := s.takeOut(ctx, client, m)

@@ -63,6 +63,9 @@ var (
 	// ErrFrameTooLarge means that the frame exceeds the server's payload limit. Nothing
 	// was sent; the stream still needs a terminal frame.
 	ErrFrameTooLarge = errors.New("frame exceeds the payload limit")
+	// ErrSealed means that an operator has sealed a stream, for good: it takes no
+	// messages. Nothing was changed; deleted, it is made again.
+	ErrSealed = errors.New("stream is sealed and takes no messages; delete it to have it made again")
 	// ErrNoJetStream means that the server runs without JetStream.
 	ErrNoJetStream = errors.New("server has no JetStream")
 	// ErrNotEncoded means that the request's encoding cannot carry the frame. Nothing

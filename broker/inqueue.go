@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 )
 
 // What a worker asks the server about the queue on behalf of clients that may
@@ -21,8 +22,10 @@ const (
 // errQueueAway means that the queue could not be asked, now or a moment ago.
 var errQueueAway = errors.New("queue not asked: it did not answer a moment ago")
 
-// glance asks the queue something by look, unless that failed a moment ago. Only
-// the endpoint that looks at the streams calls it, one call at a time.
+// glance asks the queue something by look, unless it was silent a moment ago. Only
+// silence counts: an answer that a client does not like, or that its own message
+// spoils, must not keep the queue from the others. Only the
+// goroutine that answers resume requests calls it.
 func (s *Service) glance(ctx context.Context, look func(context.Context) error) error {
 	if time.Since(s.queueAway) < glancePause {
 		return errQueueAway
@@ -30,8 +33,9 @@ func (s *Service) glance(ctx context.Context, look func(context.Context) error) 
 	ctx, cancel := context.WithTimeout(ctx, glanceWait)
 	defer cancel()
 	err := look(ctx)
-	if err != nil && !errors.Is(err, ErrNotStored) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) {
 		s.queueAway = time.Now()
+		s.conn.log.Warn("queue does not answer", slog.Duration("not_asked_for", glancePause), slog.Any("error", err))
 	}
 	return err
 }
@@ -47,15 +51,20 @@ func (s *Service) inQueue(ctx context.Context, client string, m resumeMessage) (
 		d, err = s.conn.Queued(ctx, m.Sequence)
 		return err
 	})
-	if errors.Is(err, ErrNotStored) {
+	if errors.Is(err, ErrNotStored) || errors.Is(err, ErrBadRecord) { // what is no request is not this one
 		return false, nil
 	}
 	return err == nil && d.isOf(client, m.ID), err
 }
 
-// answerServed tells whether a queue takes requests for a model. While nobody
-// can tell, as in an election, it says nothing.
+// answerServed tells whether a queue takes requests for a model. One of this worker's
+// is served when its queue is gone, too: the workers bring it back. While nobody can
+// tell, as in an election, it says nothing.
 func (s *Service) answerServed(reply string, m resumeMessage) {
+	if s.serves(m.Model) {
+		s.answerResume(reply, m.ID, ResumeServed)
+		return
+	}
 	ctx, cancel := s.lookup()
 	defer cancel()
 	state := ResumeUnserved
@@ -76,4 +85,11 @@ func (s *Service) answerServed(reply string, m resumeMessage) {
 		return
 	}
 	s.answerResume(reply, m.ID, state)
+}
+
+// serves reports whether model is one of this worker's.
+func (s *Service) serves(model string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.served, func(m ServedModel) bool { return m.Name == model })
 }

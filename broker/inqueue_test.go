@@ -3,6 +3,8 @@ package broker_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -136,6 +138,46 @@ func TestResumeOfTheQueue(t *testing.T) {
 	}
 	if m, err := conn.NATS().Request("infer.resume.me", []byte(`{"id":"queued001","model":"no model"}`), shortSilence); err == nil {
 		t.Errorf("a malformed model is answered: %s", m.Data)
+	}
+}
+
+// TestQuestionsOfOneClient has a client ask about what cannot be read and what
+// cannot be: each question is answered, and so are those of another client between.
+func TestQuestionsOfOneClient(t *testing.T) {
+	t.Parallel()
+	server, conn := ensured(t, broker.Config{})
+	serve(t, conn, broker.ServiceConfig{Worker: "w1"}, nil)
+	hold(t, conn, "victim", "queued001")
+	evil, sequences := speak(t, server), []string{"18446744073709551615", "9223372036854775808"}
+	for i, block := range likeStatuses() {
+		evil.publish("infer.req.echo.std.evil", fmt.Sprintf(block, fmt.Sprintf("hostile%06d", i)), "x")
+		sequences = append(sequences, strconv.Itoa(i+2))
+	}
+	eventually(t, "the queue is filled", func() bool { return queueLength(conn) == len(sequences)-1 })
+	ask := func(client, payload, want string) {
+		t.Helper()
+		m, err := conn.NATS().Request("infer.resume."+client, []byte(payload), 5*time.Second)
+		if err != nil || !strings.Contains(string(m.Data), `"state":"`+want+`"`) {
+			t.Errorf("%s %s: %v, %v, want %s", client, payload, m, err, want)
+		}
+	}
+	for _, seq := range sequences {
+		ask("evil", `{"id":"evilevil","seq":`+seq+`}`, "unknown")
+		ask("victim", `{"id":"queued001","seq":1}`, "queued")
+		ask("victim", `{"id":"queued001","model":"nosuch"}`, "unserved")
+	}
+}
+
+// TestFinalWithoutQueue asks for an answered request while its queue is gone.
+func TestFinalWithoutQueue(t *testing.T) {
+	t.Parallel()
+	_, conn := ensured(t, broker.Config{})
+	serve(t, conn, broker.ServiceConfig{Worker: "w1"}, nil)
+	storeFinal(t, conn, "request001", "x")
+	deleteStream(t, conn, "INFER")
+	m, err := conn.NATS().Request("infer.resume.me", []byte(`{"id":"request001","seq":1}`), 5*time.Second)
+	if err != nil || m.Header.Get(broker.HeaderStored) == "" {
+		t.Errorf("%v, %v", m, err)
 	}
 }
 

@@ -297,7 +297,7 @@ func (l *loop) handle(e event) {
 			l.end(q)
 			l.forget()
 		}
-	case e.msg.Header != nil && e.msg.Header.Get("Status") != "" && len(e.msg.Data) == 0:
+	case e.msg.Reply == "": // a delivery says where it is settled, whatever its headers say
 		l.status(q, e)
 	default:
 		l.message(q, e)

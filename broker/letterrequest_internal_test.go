@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 	"time"
@@ -30,7 +31,9 @@ func sameRequest(t *testing.T, delivered, got *Request) {
 	t.Helper()
 	want := *delivered
 	want.Deadline, want.Reply = time.Time{}, ""
-	if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty()); diff != "" {
+	some := func(a, b []byte) bool { return len(a)+len(b) > 0 }
+	whole := cmp.FilterValues(some, cmp.Comparer(bytes.Equal)) // not byte by byte
+	if diff := cmp.Diff(&want, got, whole, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -67,7 +70,7 @@ func TestLetterRequest(t *testing.T) {
 		"resume":                  {"infer", "infer.req.m.std.me", nats.Header{HeaderMode: {"resume"}}, nil},
 		"prefix of many tokens":   {"a.b", "a.b.req.m.std.me", nil, []byte("x")},
 		"prefix like the subject": {"a.req.m", "a.req.m.req.m.std.me", nil, []byte("x")},
-		"large":                   {"infer", "infer.req.m.std.me", nil, make([]byte, 3<<20)},
+		"large":                   {"infer", "infer.req.m.std.me", nil, make([]byte, 1<<17)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

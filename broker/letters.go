@@ -39,6 +39,7 @@ func letterHeaders() []string {
 	return []string{
 		HeaderSubject, HeaderSequence, HeaderPublished, HeaderRequestID, HeaderAttempts, HeaderExcused,
 		HeaderError, HeaderWorker, HeaderDigest, HeaderModelVersion, HeaderTruncated,
+		headerStatus, headerDescription, // in which the server speaks
 	}
 }
 

@@ -31,13 +31,18 @@ const (
 type absence struct {
 	since time.Time     // the first word of it; zero: none
 	pause time.Duration // before the next publication
+	// What was answered since the last publication: the server knows no stream that
+	// captures the subject, no worker is there to ask.
+	noStream, noWorker bool
 }
 
 // absent takes the server's word that nothing took the publication: no stream
 // captures the subject, or the one that does has no leader, as in an election
-// and while JetStream starts. The first is asked for, of the server and, since
-// users with permissions may not ask there, of the workers; it ends the request.
-// The second passes, so the request is published again under its id.
+// and while JetStream starts. The first is asked for, of the server and of the
+// workers; it ends the request. The workers decide: users with permissions may not
+// ask the server, and a stream that was deleted is about to be made again. The
+// server's word is enough when no worker is there. The second passes, so the
+// request is published again under its id.
 func (s *Stream) absent() {
 	s.mu.Lock()
 	g := &s.guard
@@ -55,6 +60,7 @@ func (s *Stream) absent() {
 	left := s.client.cfg.NoQueueWait - now.Sub(a.since)
 	if left > 0 {
 		a.pause = min(2*a.pause, noQueueLongest)
+		a.noStream, a.noWorker = false, false
 		g.seen = now
 		g.timer.Reset(min(pause, left))
 	}
@@ -82,13 +88,26 @@ func (s *Stream) streamsTold(payload []byte) bool {
 		return false
 	}
 	if r.Error == nil && r.Total == 0 {
-		s.noQueue()
+		s.alone(func(a *absence) { a.noStream = true })
 	}
 	return true
 }
 
-// noQueue takes the word of the server or of a worker that no stream captures
-// the request's subject. It counts while no publication is under way that could
+// alone notes an answer to the questions about a queue that is not there. When the
+// server knows of no stream and no worker is there, the model is unknown.
+func (s *Stream) alone(answered func(*absence)) {
+	s.mu.Lock()
+	a := &s.guard.absence
+	answered(a)
+	unserved := a.noStream && a.noWorker
+	s.mu.Unlock()
+	if unserved {
+		s.noQueue()
+	}
+}
+
+// noQueue takes the word that no stream captures the request's subject, and none
+// will. It counts while no publication is under way that could
 // have found one.
 func (s *Stream) noQueue() {
 	s.mu.Lock()

@@ -175,6 +175,49 @@ func TestNoQueueEnds(t *testing.T) {
 	}
 }
 
+// TestWorkersKnowBetter has the server know no stream, as when it was deleted and
+// the workers are about to make it again: their word decides, and their silence
+// leaves the question open.
+func TestWorkersKnowBetter(t *testing.T) {
+	t.Parallel()
+	const wait = 700 * time.Millisecond
+	for state, code := range map[string]broker.Code{"served": broker.CodeBusy, "unserved": broker.CodeUnknownModel, "": broker.CodeBusy} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			nc, c := leaderless(t, noStream, broker.ClientConfig{NoQueueWait: wait})
+			subscribe(t, nc, "infer.resume.*", func(m *nats.Msg) {
+				if state == "" {
+					return
+				}
+				if err := m.Respond([]byte(`{"type":"resume","id":"request001","state":"` + state + `"}`)); err != nil {
+					t.Error(err)
+				}
+			})
+			_, err := outcome(t, c, broker.RequestOptions{ID: "request001"})
+			wantCode(t, err, code, code == broker.CodeBusy)
+		})
+	}
+}
+
+// TestDeletedQueueComesBack deletes the queue under its worker, beside one for
+// another model: no request hears that its model is unknown.
+func TestDeletedQueueComesBack(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t, broker.Config{})
+	startWorker(t, conn, []string{"echo"}, 4, echo)
+	for _, model := range []string{"echo", "other"} {
+		cfg := broker.ServiceConfig{Worker: "w1", Models: []broker.ServedModel{{Name: model}}, Credits: broker.NewCredits(1)}
+		serve(t, conn, cfg, echo)
+	}
+	c := newClient(t, server, broker.ClientConfig{NoQueueWait: 30 * time.Second})
+	for range 5 {
+		deleteStream(t, conn, "INFER")
+		if f, err := outcome(t, c, broker.RequestOptions{Input: broker.Input{Text: "x"}}); err != nil || f.Text != "x" {
+			t.Errorf("%q, %v", f.Text, err)
+		}
+	}
+}
+
 // TestAnswerAboutQueueComesLate has a publication under way when the answer of
 // the server, or of a worker, comes that no queue was there: it is not that
 // publication's.

@@ -150,6 +150,13 @@ func (l *loop) end(q *queue) {
 	}
 }
 
+// isAnswer reports whether subject is the one that the server's word on a pull
+// comes on.
+func (s *subscription) isAnswer(subject string, turn uint64) bool {
+	rest, ok := strings.CutPrefix(subject, s.inbox+".")
+	return ok && rest == strconv.FormatUint(turn, 10)
+}
+
 // turnOf reads the last token of an inbox subject.
 func turnOf(subject string) uint64 {
 	n, err := strconv.ParseUint(subject[strings.LastIndexByte(subject, '.')+1:], 10, 64)
@@ -163,24 +170,24 @@ func turnOf(subject string) uint64 {
 // end of a pull.
 func (l *loop) status(q *queue, e event) {
 	p := q.pull
-	if p == nil || turnOf(e.msg.Subject) != p.turn {
+	if p == nil || !e.sub.isAnswer(e.msg.Subject, p.turn) {
 		return
 	}
 	p.seen = e.at
-	switch code := e.msg.Header.Get("Status"); code {
+	switch code := e.msg.Header.Get(headerStatus); code {
 	case "100": // heartbeat
 		return
 	case "404", "408": // no messages; expired
 		q.failures = 0
 		l.foundEmpty(q, e.at)
 	case "409":
-		text := e.msg.Header.Get("Description")
+		text := e.msg.Header.Get(headerDescription)
 		if strings.Contains(text, "Batch Completed") {
 			break
 		}
 		l.fail(q, text, e.at)
 	default: // 503: no consumer there
-		l.fail(q, "status "+code+" "+e.msg.Header.Get("Description"), e.at)
+		l.fail(q, "status "+code+" "+e.msg.Header.Get(headerDescription), e.at)
 	}
 	l.end(q)
 }

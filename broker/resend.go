@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"container/list"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,65 +43,45 @@ type lastFrame struct {
 	first, sent time.Time
 	wait        time.Duration // before it is sent the next time
 	timer       *time.Timer   // nil while it is pending
-	place       *list.Element
+	place       *portion[*lastFrame]
 }
 
 // reader is for whom a frame is: everything of the subject but its last token,
 // which is a request's.
 func (f *lastFrame) reader() string { return f.subject[:max(strings.LastIndexByte(f.subject, '.'), 0)] }
 
-// frameList is a bounded list of frames, oldest first.
+// frameList is a bounded list of frames, oldest first, shared by their readers.
 type frameList struct {
-	frames  list.List
-	bytes   int
-	readers map[string]int // bytes of each, and one for each frame
+	frames shared[*lastFrame]
+	bytes  int
 }
 
+// frameWeight is what a frame weighs beside its bytes, so that a list that is full
+// of frames weighs at least as much as one that is full of bytes: with n readers
+// nobody who has at most the n-th part of that weight loses a frame.
+const frameWeight = resendBytes / resendFrames
+
 func (l *frameList) add(f *lastFrame) {
-	f.place = l.frames.PushBack(f)
+	f.place = l.frames.add(f.reader(), f, len(f.payload)+frameWeight)
 	l.bytes += len(f.payload)
-	if l.readers == nil {
-		l.readers = map[string]int{}
-	}
-	l.readers[f.reader()] += len(f.payload) + 1
 }
 
 func (l *frameList) remove(f *lastFrame) {
-	l.frames.Remove(f.place)
+	l.frames.remove(f.place)
 	l.bytes -= len(f.payload)
-	if l.readers[f.reader()] -= len(f.payload) + 1; l.readers[f.reader()] == 0 {
-		delete(l.readers, f.reader())
-	}
 }
 
-// surplus returns the oldest frame of the reader of most bytes.
-func (l *frameList) surplus() *lastFrame {
-	most := ""
-	for reader, bytes := range l.readers {
-		if bytes > l.readers[most] {
-			most = reader
-		}
-	}
-	for e := l.frames.Front(); e != nil; e = e.Next() {
-		if f, _ := e.Value.(*lastFrame); f.reader() == most {
-			return f
-		}
-	}
-	return nil
-}
-
-// shrink drops what is too much.
+// shrink drops what is too much, the oldest frame of the reader of most.
 func (l *frameList) shrink(drop func(number uint64)) {
-	for l.frames.Len() > resendFrames || l.bytes > resendBytes {
-		drop(l.surplus().number)
+	for l.frames.len() > resendFrames || l.bytes > resendBytes {
+		drop(l.frames.surplus().value.number)
 	}
 }
 
 // oldest returns the first frame, nil when there is none.
 func (l *frameList) oldest() *lastFrame {
-	if e := l.frames.Front(); e != nil {
-		f, _ := e.Value.(*lastFrame)
-		return f
+	if p := l.frames.oldest(); p != nil {
+		return p.value
 	}
 	return nil
 }

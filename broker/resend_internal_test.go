@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 )
 
@@ -27,7 +28,7 @@ func TestUnheardFramesAreShared(t *testing.T) {
 	for i := range 3 * resendFrames {
 		numbers = append(numbers, send(fmt.Sprintf("infer.out.hostile.request%d", i)))
 	}
-	if n := r.pending.frames.Len(); n != resendFrames || !has() {
+	if n := r.pending.frames.len(); n != resendFrames || !has() {
 		t.Fatalf("%d frames wait, the victim's: %v", n, has())
 	}
 	r.missed(1)
@@ -37,7 +38,7 @@ func TestUnheardFramesAreShared(t *testing.T) {
 			r.missed(send("infer.out.hostile.more"))
 		}
 	}
-	if n := r.unheard.frames.Len(); n > resendFrames || !has() {
+	if n := r.unheard.frames.len(); n > resendFrames || !has() {
 		t.Fatalf("%d frames are sent again, the victim's: %v", n, has())
 	}
 	large := make([]byte, resendBytes/8)
@@ -50,8 +51,41 @@ func TestUnheardFramesAreShared(t *testing.T) {
 	if r.unheard.bytes > resendBytes || !has() {
 		t.Errorf("%d bytes are sent again, the victim's: %v", r.unheard.bytes, has())
 	}
+	// A large frame of one is less than the many of another.
+	large = make([]byte, 200<<10)
+	if err := r.send("infer.out.careful.large", large); err != nil {
+		t.Fatal(err)
+	}
+	careful := r.last
+	for i := range 3 * resendFrames {
+		send(fmt.Sprintf("infer.out.hostile.request%d", i))
+	}
+	if r.frames[careful] == nil {
+		t.Error("many small frames of one pushed out the large one of another")
+	}
 	r.close()
-	if len(r.frames)+len(r.unheard.readers)+len(r.pending.readers) != 0 {
-		t.Errorf("%d frames of %d and %d readers are left", len(r.frames), len(r.pending.readers), len(r.unheard.readers))
+	if len(r.frames)+len(r.unheard.frames.owners)+len(r.pending.frames.owners) != 0 {
+		t.Errorf("%d frames of %d and %d readers are left", len(r.frames), len(r.pending.frames.owners), len(r.unheard.frames.owners))
+	}
+}
+
+// BenchmarkResend sends terminal frames to so many clients in turn, none of which
+// the server has a word about.
+func BenchmarkResend(b *testing.B) {
+	for _, clients := range []int{1, 100, 1000, 5000} {
+		b.Run(strconv.Itoa(clients), func(b *testing.B) {
+			b.ReportAllocs()
+			r := newResender("inbox", func(string, string, []byte) error { return nil })
+			defer r.close()
+			subjects, payload := make([]string, clients), make([]byte, 200)
+			for i := range subjects {
+				subjects[i] = fmt.Sprintf("infer.out.client%d.request0", i)
+			}
+			for i := 0; b.Loop(); i++ {
+				if err := r.send(subjects[i%clients], payload); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -113,12 +113,16 @@ func (s *Service) resumeRunning(subject, reply string, payload []byte) {
 	}
 }
 
-// resumeStored answers from the streams. One worker of the queue group does.
+// resumeStored answers from the streams, when it is the client's turn. One worker of
+// the queue group does.
 func (s *Service) resumeStored(subject, reply string, payload []byte) {
-	m, client, ok := s.resumeFor(subject, reply, payload)
-	if !ok {
-		return
+	if m, client, ok := s.resumeFor(subject, reply, payload); ok {
+		s.resumes.ask(client, func() { s.lookUp(client, reply, m) })
 	}
+}
+
+// lookUp answers a resume request from the streams.
+func (s *Service) lookUp(client, reply string, m resumeMessage) {
 	if m.Model != "" {
 		s.answerServed(reply, m)
 		return
@@ -126,11 +130,7 @@ func (s *Service) resumeStored(subject, reply string, payload []byte) {
 	ctx, cancel := s.lookup()
 	defer cancel()
 	// Before the final: one that is settled in between has stored it.
-	queued, err := s.inQueue(ctx, client, m)
-	if err != nil {
-		s.conn.log.Warn("queued request not looked up", slog.String("request_id", m.ID), slog.Any("error", err))
-		return
-	}
+	queued, away := s.inQueue(ctx, client, m)
 	final, err := s.conn.Final(ctx, client, m.ID)
 	switch {
 	case err == nil:
@@ -140,6 +140,9 @@ func (s *Service) resumeStored(subject, reply string, payload []byte) {
 	case !errors.Is(err, ErrNotStored):
 		// No answer: the requester asks again.
 		s.conn.log.Warn("final not read", slog.String("request_id", m.ID), slog.Any("error", err))
+		return
+	case away != nil:
+		s.conn.log.Debug("queued request not looked up", slog.String("request_id", m.ID), slog.Any("error", away))
 		return
 	}
 	output, encoding, err := s.conn.output(ctx, client, m.ID)

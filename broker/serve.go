@@ -66,6 +66,10 @@ type ServiceConfig struct {
 	// Control handles a request to infer.ctl.<worker>; it must not block. Nil:
 	// no endpoint.
 	Control func(Control) ControlReply
+	// Dropped is called for each resume or cancel request that is not looked up,
+	// since too many wait and its client has most of them. It must not block. Nil:
+	// they are counted only.
+	Dropped func()
 	// Stats is called for service statistics; its result is encoded as JSON.
 	Stats func() any
 }
@@ -76,6 +80,9 @@ type ServiceStats struct {
 	Busy uint64
 	// Unanswerable requests named no usable reply subject and were dropped.
 	Unanswerable uint64
+	// Dropped resume and cancel requests were not looked up, see
+	// [ServiceConfig.Dropped].
+	Dropped uint64
 }
 
 // Service is the worker's face in NATS: core endpoints, cancellation,
@@ -91,8 +98,11 @@ type Service struct {
 	// lookup returns a context for what a handler looks up. It ends with life.
 	lookup func() (context.Context, context.CancelFunc)
 
-	busy, unanswerable atomic.Uint64
-	queueAway          time.Time // when the queue last failed to answer; see glance
+	busy, unanswerable, dropped atomic.Uint64
+
+	resumes, cancels *questions     // to the streams
+	looking          sync.WaitGroup // who answers them
+	queueAway        time.Time      // when the queue last failed to answer; see glance
 
 	changing sync.Mutex     // one change of the models at a time
 	ghosts   sync.WaitGroup // of the goroutines that look for them, see exorcise
@@ -101,6 +111,7 @@ type Service struct {
 	micro    micro.Service        // what stays; nil after Drain
 	models   micro.Service        // the models' endpoints; nil without models and after Drain
 	replaced micro.Service        // those before, for a moment
+	served   []ServedModel        // what models has
 	drained  bool                 // by Drain or Close
 	kept     []*nats.Subscription // while draining: what is left
 	closed   bool
@@ -112,6 +123,7 @@ func (c *Conn) Serve(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 	life, stop := context.WithCancel(context.Background())
 	s.life, s.stop = life, stop
 	s.lookup = func() (context.Context, context.CancelFunc) { return context.WithTimeout(life, lookupWait) }
+	s.resumes, s.cancels = newQuestions("resume-stored", c.log, s.drop), newQuestions("cancel-queued", c.log, s.drop)
 	if cfg.Control != nil && !ValidClient(cfg.Worker) {
 		stop()
 		return nil, fmt.Errorf("serve: worker name %q is not [A-Za-z0-9_-]{1,%d}", cfg.Worker, maxClientName)
@@ -119,6 +131,9 @@ func (c *Conn) Serve(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 	if err := s.checkModels(cfg.Models); err != nil {
 		stop()
 		return nil, fmt.Errorf("serve: %w", err)
+	}
+	for _, q := range []*questions{s.resumes, s.cancels} {
+		s.looking.Go(func() { q.run(life) })
 	}
 	err := s.open()
 	if err == nil {
@@ -250,9 +265,17 @@ func (s *Service) refuse(d *Delivery) {
 	}
 }
 
+// drop counts a question that has no answer.
+func (s *Service) drop() {
+	s.dropped.Add(1)
+	if s.cfg.Dropped != nil {
+		s.cfg.Dropped()
+	}
+}
+
 // Stats returns the counters.
 func (s *Service) Stats() ServiceStats {
-	return ServiceStats{Busy: s.busy.Load(), Unanswerable: s.unanswerable.Load()}
+	return ServiceStats{Busy: s.busy.Load(), Unanswerable: s.unanswerable.Load(), Dropped: s.dropped.Load()}
 }
 
 // Drain takes the worker out of the queue groups and of discovery. Requests that
@@ -319,9 +342,11 @@ func (s *Service) keep(e endpoint) error {
 	return nil
 }
 
-// Close ends everything, cancellation too.
+// Close ends everything, cancellation too. Questions to the streams that wait have
+// no answer.
 func (s *Service) Close() error {
 	s.stop()
+	defer s.looking.Wait()
 	s.mu.Lock()
 	services, kept := s.takeServices(), s.kept
 	s.kept, s.closed = nil, true

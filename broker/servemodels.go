@@ -133,7 +133,7 @@ func (s *Service) replaceModels(models []ServedModel) (bool, error) {
 			return false, err
 		}
 	}
-	s.replaced, s.models = s.models, svc
+	s.replaced, s.models, s.served = s.models, svc, models
 	return s.replaced != nil, nil
 }
 

@@ -97,13 +97,14 @@ func (c *Conn) State(ctx context.Context, client, id string) (*State, error) {
 	if err := checkOwner(client, id); err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
-	r, err := c.directGet(ctx, c.cfg.Stream.states(), c.subjects.state(client, id))
-	if err != nil {
-		return nil, fmt.Errorf("read state: %w", err)
+	subject := c.subjects.state(client, id)
+	r, err := c.directGet(ctx, c.cfg.Stream.states(), subject)
+	var s *State
+	if err == nil {
+		s, err = c.subjects.storedState(r)
 	}
-	s, err := c.subjects.storedState(r)
 	if err != nil {
-		return nil, fmt.Errorf("read state: %w", c.asNone(r, err))
+		return nil, fmt.Errorf("read state: %w", c.asNone(subject, err))
 	}
 	return s, nil
 }

@@ -115,11 +115,11 @@ func cutLast(s string) (before, after string, ok bool) {
 // asNone makes of a malformed record none: whoever may publish a request can have
 // the server's receipt stored where a record should be. A good record takes its
 // place.
-func (c *Conn) asNone(r *record, err error) error {
+func (c *Conn) asNone(subject string, err error) error {
 	if !errors.Is(err, ErrBadRecord) {
 		return err
 	}
-	c.log.Warn("malformed record", slog.String("subject", clip(r.subject)), slog.Uint64("sequence", r.sequence), slog.Any("error", err))
+	c.log.Warn("malformed record", slog.String("subject", clip(subject)), slog.Any("error", err))
 	return fmt.Errorf("%w: %w", ErrNotStored, err)
 }
 
@@ -130,13 +130,14 @@ func (c *Conn) Final(ctx context.Context, client, id string) (*StoredFinal, erro
 	if err := checkOwner(client, id); err != nil {
 		return nil, fmt.Errorf("read final: %w", err)
 	}
-	r, err := c.directGet(ctx, c.cfg.Stream.finals(), c.subjects.final(client, id))
-	if err != nil {
-		return nil, fmt.Errorf("read final: %w", err)
+	subject := c.subjects.final(client, id)
+	r, err := c.directGet(ctx, c.cfg.Stream.finals(), subject)
+	var f *StoredFinal
+	if err == nil {
+		f, err = c.subjects.storedFinal(r)
 	}
-	f, err := c.subjects.storedFinal(r)
 	if err != nil {
-		return nil, fmt.Errorf("read final: %w", c.asNone(r, err))
+		return nil, fmt.Errorf("read final: %w", c.asNone(subject, err))
 	}
 	return f, nil
 }

@@ -237,7 +237,8 @@ func (s *Stream) receipt(e *Error, r stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stored = r.sequence
-	if s.guard.doubt = doubt && !s.ended; doubt && !s.ended {
+	// An attached stream has published nothing: a receipt says nothing of it.
+	if s.guard.doubt = doubt && !s.ended && s.guard.timer != nil; s.guard.doubt {
 		s.guard.timer.Reset(0) // the workers can tell
 	}
 }

@@ -27,10 +27,12 @@ const (
 // EnsureStreams makes sure that the request stream exists and captures the
 // subjects of models beside those it captured before, and that the streams of
 // finals, states, frames, letters and advisories exist. It changes limits to the
-// configured ones, and never deletes or recreates a stream or takes a subject from
-// it. Several workers may do this at once: each checks its subjects after the
+// configured ones, but makes no stream of records smaller, which would drop some of
+// them, and never deletes or recreates a stream or takes a subject from it. Several workers may do this at once: each checks its subjects after the
 // update and repeats it when another's update lost them. While a cluster has no
-// leader it tries again, for up to a minute. Without models it does nothing.
+// leader it tries again, for up to a minute. A sealed stream is refused with [ErrSealed],
+// except those of letters and frames, without which requests are answered all the
+// same. Without models it does nothing.
 func (c *Conn) EnsureStreams(ctx context.Context, models []string) error {
 	want, err := c.modelSubjects(models)
 	if err != nil {
@@ -47,10 +49,19 @@ func (c *Conn) EnsureStreams(ctx context.Context, models []string) error {
 
 // ensureStores makes sure that the streams beside the request stream exist. A
 // server that has no room for the frames of mode resume, or that has them and is
-// away, is no failure: they cannot be read back then.
+// away, is no failure: they cannot be read back then. A sealed stream keeps none of
+// the others from being made.
 func (c *Conn) ensureStores(ctx context.Context) error {
+	var sealed error
 	for _, s := range c.storeStreams() {
 		err := c.ensure(ctx, s)
+		if errors.Is(err, ErrSealed) {
+			if !s.dispensable {
+				sealed = errors.Join(sealed, err)
+			}
+			c.log.Error("stream is sealed and takes no records", slog.String("stream", s.fixed.Name))
+			continue
+		}
 		if err != nil && s.optional && ctx.Err() == nil && (noRoom(err) || c.passes(err)) {
 			c.log.Warn("stream not there, mode resume cannot be read back", slog.String("stream", s.fixed.Name), slog.Any("error", err))
 			continue
@@ -59,10 +70,10 @@ func (c *Conn) ensureStores(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return sealed
 }
 
-// errLostUpdate: the stream lacks our subjects after an update.
+// errLostUpdate: the stream lacks our subjects or bounds after an update.
 var errLostUpdate = errors.New("stream update was overwritten")
 
 func (c *Conn) modelSubjects(models []string) ([]string, error) {
@@ -87,6 +98,10 @@ type stream struct {
 	limits func(*jetstream.StreamConfig)
 	// optional: the server may have no room for it.
 	optional bool
+	// records: it keeps records, and is never made smaller.
+	records bool
+	// dispensable: requests are answered when it is sealed.
+	dispensable bool
 }
 
 // requestStream is the queue of the requests.
@@ -121,25 +136,25 @@ func (c *Conn) storeStreams() []stream {
 	}
 	return []stream{
 		{
-			fixed: file(s.finals(), jetstream.LimitsPolicy), subjects: []string{p + ".final.*.*"},
+			fixed: file(s.finals(), jetstream.LimitsPolicy), subjects: []string{p + ".final.*.*"}, records: true,
 			limits: keep("cellmq finals", s.Replicas, &s.Finals, 1, storeWindow),
 		},
 		{
-			fixed: file(s.states(), jetstream.LimitsPolicy), subjects: []string{p + ".state.*.*"},
+			fixed: file(s.states(), jetstream.LimitsPolicy), subjects: []string{p + ".state.*.*"}, records: true,
 			limits: keep("cellmq states of interrupted requests", s.Replicas, &s.States, 1, storeWindow),
 		},
 		{
-			fixed: file(s.letters(), jetstream.LimitsPolicy), subjects: []string{p + ".dlq.*"},
+			fixed: file(s.letters(), jetstream.LimitsPolicy), subjects: []string{p + ".dlq.*"}, records: true, dispensable: true,
 			limits: keep("cellmq dead letters", s.Replicas, &s.Letters, -1, time.Hour),
 		},
 		{
-			fixed: file(s.advisories(), jetstream.WorkQueuePolicy), subjects: []string{s.advisorySubject("*")},
+			fixed: file(s.advisories(), jetstream.WorkQueuePolicy), subjects: []string{s.advisorySubject("*")}, records: true,
 			limits: keep("cellmq requests that are delivered no more", s.Replicas,
 				&StoreConfig{MaxMessages: 10_000, MaxBytes: advisoryBytes, MaxAge: 24 * time.Hour}, -1, storeWindow),
 		},
 		{
 			fixed:    jetstream.StreamConfig{Name: s.out(), Storage: jetstream.MemoryStorage, NoAck: true},
-			subjects: []string{p + ".outr.*.*"}, optional: true,
+			subjects: []string{p + ".outr.*.*"}, optional: true, records: true, dispensable: true,
 			limits: keep("cellmq frames of mode resume", 1, &s.Out, outMessages, storeWindow),
 		},
 	}
@@ -250,8 +265,12 @@ func (c *Conn) ensureOnce(ctx context.Context, s stream) error {
 		return err
 	}
 	current := there.CachedInfo().Config
+	if current.Sealed {
+		return ErrSealed
+	}
 	cfg := c.lay(s, current)
 	if sameStream(current, cfg) {
+		c.tellLarger(&s, &cfg)
 		return nil
 	}
 	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
@@ -266,6 +285,10 @@ func (c *Conn) ensureOnce(ctx context.Context, s stream) error {
 			return errLostUpdate
 		}
 	}
+	if !s.reaches(&info.Config, &cfg) {
+		return errLostUpdate
+	}
+	c.tellLarger(&s, &info.Config)
 	return nil
 }
 
@@ -283,8 +306,10 @@ func (c *Conn) lay(s stream, cfg jetstream.StreamConfig) jetstream.StreamConfig 
 			union[exact] = true
 		}
 	}
+	current := cfg
 	cfg.Subjects = slices.Sorted(maps.Keys(union))
 	s.limits(&cfg)
+	s.grow(&current, &cfg)
 	return cfg
 }
 

@@ -187,10 +187,16 @@ func letterAndAnswer(t *testing.T, server *broker.Server, out *nats.Subscription
 	}
 }
 
-// take has another stream take subjects, which confirms nothing. Workers may make
-// theirs again until it is there.
+// take has another stream take a worker's subjects, which confirms nothing. The
+// worker ensures the streams once more when it begins to read advisories: the server
+// could make both at the same moment. From then on it makes one again only when it
+// misses it, until the other is there.
 func take(t *testing.T, js jetstream.JetStream, stream, subjects string) {
 	t.Helper()
+	eventually(t, "advisories are read", func() bool {
+		s, err := js.Stream(t.Context(), "INFER_ADVISORY")
+		return err == nil && s.CachedInfo().State.Consumers > 0
+	})
 	eventually(t, "another stream has the subjects", func() bool {
 		if err := js.DeleteStream(t.Context(), stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			t.Fatal(err)
@@ -257,7 +263,7 @@ func TestLetterBeforeSettle(t *testing.T) {
 			if tc.stream != "" {
 				eventually(t, "the step is reached", func() bool { return tc.reached(t, nc) })
 				if queue, finals := messages(t, nc, "INFER"), messages(t, nc, "INFER_FINAL"); queue != 1 || finals != 0 {
-					t.Errorf("%d requests and %d finals before the step is done", queue, finals)
+					t.Errorf("%d requests and %d finals before the step is done; %d letters", queue, finals, messages(t, nc, "INFER_DLQ"))
 				}
 				if tc.restart {
 					f.restart(t)

@@ -43,6 +43,7 @@ type metrics struct {
 	residue      prometheus.Gauge
 	storeless    prometheus.Gauge
 	short        *prometheus.GaugeVec // stream
+	dropped      prometheus.Counter
 	modelCounts
 }
 
@@ -76,7 +77,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	reg.MustRegister(m.requests, m.refusals, m.redeliveries, m.rows, m.step,
 		m.brokerWait, m.queueWait, m.firstToken, m.total,
 		m.storeWait, m.letters, m.lostLetters, m.fenced, m.excused, m.unstored, m.checkpoints, m.restored, m.reconciled, m.residue,
-		m.storeless, m.short)
+		m.storeless, m.short, m.dropped)
 	return m
 }
 
@@ -96,6 +97,7 @@ func (m *metrics) records(storeWait prometheus.Histogram) {
 	m.checkpoints = counter("cellmq_checkpoints_stored_total", "Checkpoints of running requests sent to the store.")
 	m.restored = counter("cellmq_restored_total", "Runs that went on from a checkpoint.")
 	m.reconciled = counter("cellmq_reconciled_total", "Requests ended that the server delivered no more.")
+	m.dropped = counter("cellmq_dropped_questions_total", "Resume and cancel requests that were not looked up, since too many waited and their client had most of them.")
 	m.residue = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "cellmq_residue_messages", Help: "Requests in the stream that no consumer will deliver, when this worker looked last.",
 	})
