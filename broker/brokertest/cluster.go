@@ -46,7 +46,8 @@ type member struct {
 	log     string   // of the processes before
 }
 
-// Cluster starts n servers and waits until they are one cluster. They are killed
+// Cluster starts n servers and waits until they are one cluster; one server is
+// alone, and can be killed and restarted all the same. They are killed
 // when the test ends, and their logs are shown when it fails. TestMain must begin
 // with [Main].
 func Cluster(tb testing.TB, n int) *ClusterT {
@@ -80,6 +81,9 @@ func (c *ClusterT) start(ctx context.Context, n int) error {
 	routes := make([]string, n)
 	for i := range n {
 		routes[i] = "nats://127.0.0.1:" + strconv.Itoa(ports[n+i])
+	}
+	if n == 1 {
+		routes = nil
 	}
 	dir := c.tb.TempDir()
 	for i := range n {

@@ -23,7 +23,7 @@ type node struct {
 	Name   string
 	Port   int    // for clients
 	Route  int    // port for the other servers
-	Routes string // of all, comma separated
+	Routes string // of all, comma separated; empty: the server is alone
 	Dir    string
 }
 
@@ -44,14 +44,12 @@ func Main() {
 }
 
 func (n *node) options() *server.Options {
-	return &server.Options{
+	o := &server.Options{
 		ServerName:             n.Name,
 		Host:                   "127.0.0.1",
 		Port:                   n.Port,
 		HTTPHost:               "127.0.0.1",
 		HTTPPort:               server.RANDOM_PORT,
-		Cluster:                server.ClusterOpts{Name: "brokertest", Host: "127.0.0.1", Port: n.Route, PoolSize: -1},
-		Routes:                 server.RoutesFromStr(n.Routes),
 		MaxPayload:             1 << 20,
 		MaxPending:             32 << 20,
 		WriteDeadline:          10 * time.Second,
@@ -63,6 +61,11 @@ func (n *node) options() *server.Options {
 		JetStreamMaxMemory:     1 << 30,
 		DisableJetStreamBanner: true,
 	}
+	if n.Routes != "" {
+		o.Cluster = server.ClusterOpts{Name: "brokertest", Host: "127.0.0.1", Port: n.Route, PoolSize: -1}
+		o.Routes = server.RoutesFromStr(n.Routes)
+	}
+	return o
 }
 
 // serve runs a server until SIGTERM.

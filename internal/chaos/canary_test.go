@@ -33,6 +33,7 @@ const (
 // also when the worker dies that began it. Then the version fails, and is taken back
 // by itself.
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	n := 1500
 	if *full {
 		n = 5000

@@ -34,6 +34,11 @@
 //
 //	go test ./internal/chaos -run TestTwentyUpgrades -timeout 30m -chaos.full -v     # twenty, and how long requests took
 //
+// TestKilledAnywhere kills who pushes, who deploys, a worker and the server in the
+// middle of a push, of a deployment and of loading, and looks for what is half there.
+//
+// TestFourHundredMegabytes and TestTenThroughThree hold workers to their budget.
+//
 // A seed chooses the requests and the faults. The moments differ all the same,
 // since processes run as the machine lets them; a failure says its seed.
 package chaos

@@ -21,6 +21,7 @@ import (
 // answers a request; why not is what the command line, the reports and the metrics
 // say, and the old version goes on.
 func TestFlippedBitNeverServes(t *testing.T) {
+	t.Parallel()
 	const budget = 4 << 20
 	server := brokertest.Server(t)
 	s := newShop(t, server.URL())

@@ -32,7 +32,7 @@ func pacedWorker(ctx context.Context, pace string, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := runPaced(ctx, pace, stderr); err != nil {
-		fmt.Fprintln(stderr, err)
+		_, _ = fmt.Fprintln(stderr, err) // there is nobody else to tell
 		return 1
 	}
 	return 0

@@ -30,6 +30,7 @@ const (
 // of 60 % of saturation. No request fails, each answer is to the bit that of the
 // version whose digest it names, and afterwards the worker holds what it held.
 func TestTwentyUpgrades(t *testing.T) {
+	t.Parallel()
 	upgrades, calmTime, each := 4, 5*time.Second, 2*time.Second
 	if *full {
 		upgrades, calmTime, each = 20, 20*time.Second, 5*time.Second
