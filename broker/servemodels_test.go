@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -124,7 +125,7 @@ func TestSetModelsAcrossRestart(t *testing.T) {
 		}
 		cancel()
 		set := make(chan error, 1)
-		go func() { set <- svc.SetModels(context.Background(), served(fmt.Sprint(i), models...)) }()
+		go func() { set <- svc.SetModels(context.Background(), served(strconv.Itoa(i), models...)) }()
 		if err := w.intake.SetModels(models); err != nil {
 			t.Fatal(err)
 		}

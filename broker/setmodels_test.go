@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,7 +137,7 @@ func TestModelsComeAndGoUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(svc.SetModels(t.Context(), served(fmt.Sprint(round), both...)), w.intake.SetModels(both)); err != nil {
+		if err := errors.Join(svc.SetModels(t.Context(), served(strconv.Itoa(round), both...)), w.intake.SetModels(both)); err != nil {
 			t.Fatal(err)
 		}
 		for _, realtime := range []bool{true, false} {
@@ -146,7 +147,7 @@ func TestModelsComeAndGoUnderLoad(t *testing.T) {
 			}
 			read(t, s)
 		}
-		if err := errors.Join(w.intake.SetModels(both[:1]), svc.SetModels(t.Context(), served(fmt.Sprint(round), "a"))); err != nil {
+		if err := errors.Join(w.intake.SetModels(both[:1]), svc.SetModels(t.Context(), served(strconv.Itoa(round), "a"))); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := nc.Request("infer.rt.b", nil, 10*time.Second); !errors.Is(err, nats.ErrNoResponders) {
@@ -296,7 +297,7 @@ func TestNewModelIsPulledWithin(t *testing.T) {
 					<-began
 				}
 				eventually(t, "these have left the queue", func() bool { return queued(t, conn) == 0 })
-				s := ask(t, c, "b", fmt.Sprint(i))
+				s := ask(t, c, "b", strconv.Itoa(i))
 				eventually(t, "it is queued", func() bool { return queued(t, conn) == 1 || len(began) > 0 })
 				start := time.Now()
 				if err := w.intake.SetModels([]string{"a", "b"}); err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/cellrt/cpu"
-
 	"github.com/cellmq/cellmq/loadtest/peers/internal/wire"
 	"github.com/cellmq/cellmq/loadtest/peers/internal/workload"
 )
