@@ -117,9 +117,15 @@ func TestJunkRecordsAreNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		junk(t, c1, js, "INFER_OUT", "infer.outr.c2.framesid1")
-		if _, err := conn.Serve(t.Context(), broker.ServiceConfig{Worker: "w"}); err != nil {
+		service, err := conn.Serve(t.Context(), broker.ServiceConfig{Worker: "w"})
+		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := service.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 		c2 := dial("c2")
 		replies, err := c2.SubscribeSync("infer.out.c2.reply")
 		if err != nil {
