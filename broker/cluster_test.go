@@ -82,8 +82,13 @@ func passes(err error) bool {
 	return errors.Is(err, broker.ErrNoReceipt) || errors.As(err, &refused) && (refused.Retryable || refused.Code == broker.CodeUnknownModel)
 }
 
+// downTime is how long a server is away at most. A consumer whose replicas had not
+// caught up has no leader until it is back.
+const downTime = 20 * time.Second
+
 // TestLeaderIsLost kills the leader of the queue under load and then ends
-// another one in order: worker and client go on, and every request is answered.
+// another one in order: worker and client go on, and every request is answered,
+// while the server is away or when it is back.
 func TestLeaderIsLost(t *testing.T) {
 	t.Parallel()
 	cluster, w, c := replicated(t)
@@ -94,18 +99,22 @@ func TestLeaderIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan struct{})
+		answered, back := make(chan struct{}), make(chan error, 1)
 		for n := range 60 {
 			if n == 20 {
 				go func() {
 					end(leader)
-					close(ended)
+					select {
+					case <-answered:
+					case <-time.After(downTime):
+					}
+					back <- cluster.Restart(ctx, leader)
 				}()
 			}
 			askUntilAnswered(ctx, t, c, strings.Repeat("x", n), fmt.Sprintf("ask%d%05d", i, n))
 		}
-		<-ended
-		if err := errors.Join(cluster.Restart(ctx, leader), cluster.Await(ctx)); err != nil {
+		close(answered)
+		if err := errors.Join(<-back, cluster.Await(ctx)); err != nil {
 			t.Fatal(err)
 		}
 	}
