@@ -188,7 +188,7 @@ func (l *loader) Open(ctx context.Context, k versions.Key) (versions.Opened, err
 	o := &opened{key: k, began: time.Now(), log: l.worker.log}
 	err := l.read(ctx, o)
 	if err != nil {
-		l.worker.metrics.loaded(k.Model, err, time.Since(o.began))
+		l.ended(ctx, o, err)
 		return nil, err
 	}
 	if o.weights, o.state, err = l.size(o.model); err != nil {
@@ -294,13 +294,22 @@ func (l *loader) size(m *models.Model) (weights, state int64, err error) {
 	return weights, state, err
 }
 
+// ended counts a load, and logs one that failed.
+func (l *loader) ended(ctx context.Context, o *opened, err error) {
+	l.worker.metrics.loaded(o.key.Model, err, time.Since(o.began))
+	if err != nil && ctx.Err() == nil {
+		l.worker.log.LogAttrs(ctx, slog.LevelWarn, "model not loaded",
+			slog.String("model", o.key.Model), slog.String("digest", o.key.Digest), slog.Any("error", err))
+	}
+}
+
 // Load implements [versions.Loader]. A model with another weight type than float32
 // has to pass its golden outputs with float32 first: what rounding may change says
 // little about whether the files are whole.
 func (l *loader) Load(ctx context.Context, v versions.Opened, stage func(versions.State)) (*versions.Loaded, error) {
 	o := v.(*opened) //nolint:forcetypeassert // it is what Open returned
 	out, err := l.load(ctx, o, stage)
-	l.worker.metrics.loaded(o.key.Model, err, time.Since(o.began))
+	l.ended(ctx, o, err)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.key.Model, err)
 	}

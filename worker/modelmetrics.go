@@ -95,24 +95,25 @@ func (l *liveModels) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	seen := map[[2]string]bool{}
+	seen, failed := map[[2]string]bool{}, map[[2]string]bool{} // two of one name have one series
 	served := map[[2]string]endings{}
 	for _, s := range l.worker.versions.Status() {
 		version := l.worker.versionName(s.Key)
 		served[[2]string{s.Model, version}] = served[[2]string{s.Model, version}].plus(l.worker.tally.of(s.Key))
 		gauge(l.info, 1, s.Model, version, s.Digest, l.worker.shown(s.Key, registry.Ref{}).Weights, string(s.State))
-		if name := [2]string{s.Model, version}; seen[name] {
-			continue // two of one name have one series
-		} else {
-			seen[name] = true
+		name := [2]string{s.Model, version}
+		if s.State == versions.Failed && !failed[name] {
+			failed[name] = true
+			gauge(l.failed, 1, s.Model, version)
 		}
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
 		if s.State.Resident() {
 			gauge(l.bytes, float64(s.WeightBytes), s.Model, version, "weights")
 			gauge(l.bytes, float64(s.SharedBytes), s.Model, version, "shared")
 			gauge(l.bytes, float64(s.StateBytes), s.Model, version, "state")
-		}
-		if s.State == versions.Failed {
-			gauge(l.failed, 1, s.Model, version)
 		}
 	}
 	for name, e := range served {

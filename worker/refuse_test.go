@@ -95,6 +95,30 @@ func TestFailedVersionKeepsTheOld(t *testing.T) {
 	}
 }
 
+// TestFailedVersionOfALiveName deploys a version that cannot be served and has the
+// name of the worker's own: the metric tells of it, and the own one serves.
+func TestFailedVersionOfALiveName(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	w := startServing(t, server, nil)
+	s := newShop(t, server)
+	s.push("own", "1", spoilt(t, "1", func(v *safetensors.Values) { v.Data[3] = float32(math.NaN()) }))
+	s.begin("own", "1", registry.Options{Canary: registry.Whole})
+	if d := s.settled("own"); !d.Refuses(s.ref("own", "1")) {
+		t.Errorf("refused %v", d.Refused)
+	}
+	s.reported("own", "1", "failed")
+	text := metrics(t, w)
+	for _, want := range []string{`cellmq_model_failed{model="own",version="1"} 1`, `cellmq_model_bytes{kind="weights",model="own",version="1"}`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	if v := newBuyer(t, connect(t, server), "me").ask("rt", "own", "a", 1); v.Final == nil {
+		t.Errorf("the worker's own version answers %+v", v)
+	}
+}
+
 // spoilt is the directory of a speller with a matrix changed.
 func spoilt(t *testing.T, version string, change func(v *safetensors.Values)) fstest.MapFS {
 	t.Helper()
