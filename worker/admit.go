@@ -21,6 +21,10 @@ const handBackDelay = 100 * time.Millisecond
 // noSlotDelay is how long a request rests that found no slot.
 const noSlotDelay = 250 * time.Millisecond
 
+// noRoomDelay is how long a request rests whose version is not in memory while
+// enough others wait for room.
+const noRoomDelay = 2 * time.Second
+
 // admit takes a delivery: it becomes a run that the runtime works on, or one
 // that the publisher only has to answer. It does not block; the delivery's
 // credit is given back when the publisher has closed the run.
@@ -76,9 +80,21 @@ func (w *Worker) begin(r *run) {
 }
 
 // runLater runs a request when the version that was chosen for it is in memory.
+// Half of a path's slots may wait so, and the others are for models that are there:
+// the wait for room can last as long as what is pinned, or under way, has it.
 func (w *Worker) runLater(r *run, c choice) {
+	waiting, slots := &w.waitingDurable, w.cfg.Slots
+	if !r.req.Durable {
+		waiting, slots = &w.waitingRealtime, w.cfg.realtimeSlots()
+	}
+	if int(waiting.Add(1)) > max(slots/2, 1) {
+		waiting.Add(-1)
+		w.outbox.end(r, errNoRoom)
+		return
+	}
 	w.tasks.begin(awaitVersion, func(ctx context.Context) {
 		s, err := w.await(ctx, r, c.key)
+		waiting.Add(-1)
 		c.served = s
 		switch cause := w.outbox.stopAsked(r); {
 		case err == nil:

@@ -83,6 +83,10 @@ func (p *publisher) conclude(r *run, now time.Time) (*ending, error) {
 		return p.handBack(r, noSlotDelay, &broker.Error{
 			Code: broker.CodeBusy, Message: "no free slot", Retryable: true, RetryAfter: noSlotDelay,
 		})
+	case errors.Is(r.err, errNoRoom):
+		return p.handBack(r, noRoomDelay, &broker.Error{
+			Code: broker.CodeBusy, Message: "the model is not in memory, and others wait for room", Retryable: true, RetryAfter: noRoomDelay,
+		})
 	case handsBack(r.err):
 		return p.handBack(r, handBackDelay, shuttingDown())
 	case errors.Is(r.err, cellrt.ErrNumerical):
@@ -94,7 +98,8 @@ func (p *publisher) conclude(r *run, now time.Time) (*ending, error) {
 
 // handsBack reports whether a run that ends with err has another attempt.
 func handsBack(err error) bool {
-	return errors.Is(err, errHandBack) || errors.Is(err, cellrt.ErrStopped) || errors.Is(err, cellrt.ErrCheckpoint) || errors.Is(err, cellrt.ErrNoSlot)
+	return errors.Is(err, errHandBack) || errors.Is(err, cellrt.ErrStopped) || errors.Is(err, cellrt.ErrCheckpoint) || errors.Is(err, cellrt.ErrNoSlot) ||
+		errors.Is(err, errNoRoom)
 }
 
 func shuttingDown() *broker.Error {

@@ -14,6 +14,9 @@ var (
 	errClientGone = errors.New("client gone")
 	// errLeaseLost: the lease ran out. Nothing is emitted, nothing settled.
 	errLeaseLost = errors.New("lease lost")
+	// errNoRoom: the request's version is not in memory, and as many requests as may
+	// wait for one do.
+	errNoRoom = errors.New("no room for the version of the request")
 	// errHandBack: the worker stops and somebody else shall serve the request.
 	errHandBack = errors.New("worker is shutting down")
 )

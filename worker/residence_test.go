@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -70,6 +71,74 @@ func TestBudgetRotation(t *testing.T) {
 	text := metrics(t, w)
 	if strings.Contains(text, "cellmq_model_evictions_total 0\n") || strings.Contains(text, `result="failed"`) {
 		t.Errorf("metrics: %s", regexp.MustCompile(`(?m)^cellmq_(model|deploy).*$`).FindAllString(text, -1))
+	}
+}
+
+// TestResidentModelsAnswerBesideTheBlocked pins the models that fill the budget and
+// asks for another one more often than the worker has slots: those that are there
+// are served, and the blocked requests are served when there is room.
+func TestResidentModelsAnswerBesideTheBlocked(t *testing.T) {
+	t.Parallel()
+	const budget, blocked = 190_000, 40 // two spellers
+	server := newServer(t)
+	startServing(t, server, func(cfg *worker.Config) { cfg.ModelBytes = budget })
+	s := newShop(t, server)
+	for i := range 3 {
+		name := fmt.Sprint("m", i)
+		s.push(name, "1", spelling(t, "1", string([]byte{'a', byte('b' + i), 'z'})))
+		s.deploy(name, "1")
+	}
+	nc := connect(t, server)
+	c := newBuyer(t, nc, "me")
+	pin := func(model string, on bool) {
+		t.Helper()
+		d, err := s.deployment(model).Pin(on)
+		if err == nil {
+			err = s.Write(t.Context(), d)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"m0", "m1"} {
+		pin(name, true)
+		s.reported(name, "1", "warm", "live")
+	}
+	// A request of before names what the worker had of its own, which is nothing.
+	counts := s.deployment("m2").Stored.Add(registry.Lead)
+	eventually(t, "the deployment counts", func() bool { return time.Now().After(counts) })
+	waiting := newBuyer(t, nc, "waiting")
+	for i := range blocked {
+		id := fmt.Sprintf("waiting%05d", i)
+		publish(t, nc, "infer.req.m2.std.waiting", "infer.out.waiting."+id, []byte(`{"input":"a","max_tokens":2}`), "Nats-Msg-Id", id)
+	}
+	for range 10 {
+		for _, path := range []string{"req", "rt"} {
+			if f := c.ask(path, "m0", "a", 2); f.Final == nil {
+				t.Fatalf("a resident model answers %+v", f)
+			}
+		}
+	}
+	pin("m0", false)
+	finals := map[string]bool{}
+	for len(finals) < blocked {
+		m, err := waiting.sub.NextMsg(patience)
+		if err != nil {
+			t.Fatalf("%d of %d blocked requests answered: %v", len(finals), blocked, err)
+		}
+		if isPubAck(m.Data) {
+			continue
+		}
+		f, err := broker.DecodeFrame(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Type.Terminal() {
+			if f.Final == nil {
+				t.Errorf("%s: %+v", f.ID, f.Error)
+			}
+			finals[f.ID] = true
+		}
 	}
 }
 

@@ -75,6 +75,8 @@ type Worker struct {
 
 	unregistered atomic.Bool // there is no registry, when it was asked last
 
+	waitingDurable, waitingRealtime atomic.Int64 // requests whose versions are not in memory
+
 	largest  atomic.Int64 // rows in a step since requests are taken
 	serving  atomic.Bool  // requests are taken
 	draining atomic.Bool  // no more requests are taken
