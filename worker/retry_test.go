@@ -255,7 +255,9 @@ func check(t *testing.T, id string, seen *trail, version string) {
 		t.Errorf("%s ended with %v after %v", id, seen.final.Error, seen.versions)
 		return
 	}
-	if len(seen.versions) != 2 || seen.final.Attempt != 2 {
+	// A worker that has not read the deployments for a while hands a request back
+	// before it begins: there may be attempts without a frame.
+	if len(seen.versions) < 2 || seen.final.Attempt < 2 {
 		t.Errorf("%s: attempts %v, final of %d", id, seen.versions, seen.final.Attempt)
 	}
 	for attempt, v := range seen.versions {
