@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -40,8 +41,15 @@ const (
 	headerSubject  = "Nats-Subject"
 	headerSequence = "Nats-Sequence"
 	headerStamp    = "Nats-Time-Stamp"
+	headerPending  = "Nats-Num-Pending"
 	statusEnd      = "204"
 	statusNone     = "404"
+)
+
+// The header and its value that delete a key of a bucket.
+const (
+	headerOperation = "KV-Operation"
+	operationDelete = "DEL"
 )
 
 // apiWrongLast is the server's code for a record that is not the expected one.
@@ -111,6 +119,7 @@ type Registry struct {
 	js      jetstream.JetStream
 	models  string // name of the object store and of the bucket of records
 	workers string // name of the bucket of reports
+	seen    atomic.Pointer[view]
 }
 
 // New returns the registry that cfg names. It asks the server nothing.
@@ -208,45 +217,60 @@ func (r *Registry) request(ctx context.Context, subject string, data []byte) (*n
 }
 
 // batch sends a direct get of several messages of a stream and hands each answer
-// to take, until the server says that there are no more. An error of take ends it.
-// The data belong to take. A stream that is absent is [ErrNoRegistry].
-func (r *Registry) batch(ctx context.Context, stream, ask string, take func(subject string, seq uint64, at time.Time, data []byte) error) error {
+// to take, until the server says that there are no more in this answer, and how
+// many messages are left for another. An error of take ends it. The data belong to
+// take. A stream that is absent is [ErrNoRegistry].
+func (r *Registry) batch(ctx context.Context, stream, ask string, take takeFunc) (left uint64, err error) {
 	inbox := r.cfg.Conn.NewInbox()
 	sub, err := r.cfg.Conn.SubscribeSync(inbox)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails when the connection is closed
 	if err := r.cfg.Conn.PublishRequest(jetstream.DefaultAPIPrefix+"DIRECT.GET."+stream, inbox, []byte(ask)); err != nil {
-		return err
+		return 0, err
 	}
 	for {
 		m, err := r.next(ctx, sub)
 		if errors.Is(err, nats.ErrNoResponders) {
-			return ErrNoRegistry
+			return 0, ErrNoRegistry
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 		switch status := m.Header.Get(headerStatus); status {
 		case "":
-		case statusEnd, statusNone:
-			return nil
+		case statusNone:
+			return 0, nil
+		case statusEnd:
+			left, err = strconv.ParseUint(m.Header.Get(headerPending), 10, 64)
+			if err != nil {
+				err = fmt.Errorf("messages left in the server's answer: %w", err)
+			}
+			return left, err
 		default:
-			return fmt.Errorf("server: status %.8s %.64s", status, m.Header.Get("Description"))
+			return 0, fmt.Errorf("server: status %.8s %.64s", status, m.Header.Get("Description"))
 		}
-		seq, err := strconv.ParseUint(m.Header.Get(headerSequence), 10, 64)
-		if err != nil {
-			return fmt.Errorf("sequence in the server's answer: %w", err)
-		}
-		at, err := time.Parse(time.RFC3339Nano, m.Header.Get(headerStamp))
-		if err != nil {
-			return fmt.Errorf("time in the server's answer: %w", err)
-		}
-		if err := take(m.Header.Get(headerSubject), seq, at, m.Data); err != nil {
-			return err
+		if err := took(m, take); err != nil {
+			return 0, err
 		}
 	}
+}
+
+// takeFunc is given a message of a stream, with its sequence and when it was stored.
+type takeFunc func(subject string, seq uint64, at time.Time, data []byte) error
+
+// took hands a message of an answer to take.
+func took(m *nats.Msg, take takeFunc) error {
+	seq, err := strconv.ParseUint(m.Header.Get(headerSequence), 10, 64)
+	if err != nil {
+		return fmt.Errorf("sequence in the server's answer: %w", err)
+	}
+	at, err := time.Parse(time.RFC3339Nano, m.Header.Get(headerStamp))
+	if err != nil {
+		return fmt.Errorf("time in the server's answer: %w", err)
+	}
+	return take(m.Header.Get(headerSubject), seq, at, m.Data)
 }
 
 func (r *Registry) next(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -30,44 +29,30 @@ func (e *UnreadableError) Error() string {
 // Unwrap is for errors.Is.
 func (e *UnreadableError) Unwrap() error { return ErrMalformed }
 
+// maxHeals is how many records are written again with one reading.
+const maxHeals = 4
+
 // Deployments returns the deployments of all models, and when it asked for them.
-// Nobody else has them, so they may be changed. With an [UnreadableError] they are
-// those of all other models; with another error there are none.
+// Nobody else has them, so they may be changed; nobody may change the records of an
+// [UnreadableError]. With one the deployments are those of all other models; with
+// another error there are none.
 //
 // A record that cannot be read counts as none: the last good one holds, and is
-// written again over it. That of a later format is not written over.
+// written again over it, for a few models at a time. That of a later format is not
+// written over, and neither is what has no good record.
 func (r *Registry) Deployments(ctx context.Context) (map[string]*Deployment, time.Time, error) {
 	asked := time.Now()
-	all, bad, later := map[string]*Deployment{}, map[string]uint64{}, map[string]bool{}
-	ask := fmt.Sprintf(`{"multi_last":[%q],"batch":%d}`, r.deploySubject("*"), batchRecords)
-	err := r.batch(ctx, r.recordStream(), ask, func(subject string, seq uint64, at time.Time, data []byte) error {
-		model := strings.TrimPrefix(subject, r.deploySubject(""))
-		if d := readDeployment(model, seq, at, data); d != nil {
-			all[model] = d
-		} else if validModel(model) {
-			bad[model], later[model] = seq, isLater(data)
-		}
-		return nil
-	})
+	v, err := r.lookAtDeployments(ctx)
 	if err != nil {
 		return nil, asked, fmt.Errorf("read deployments: %w", err)
 	}
-	for model, seq := range bad {
-		if later[model] {
-			continue
-		}
-		d, err := r.lastGood(ctx, model)
-		if err != nil {
-			return nil, asked, fmt.Errorf("read deployment of %s: %w", model, err)
-		}
-		if d == nil {
-			continue
-		}
-		delete(bad, model)
-		all[model] = r.heal(ctx, d, seq)
+	all := make(map[string]*Deployment, len(v.good))
+	for model, c := range v.good {
+		all[model] = c.copy()
 	}
-	if len(bad) > 0 {
-		return all, asked, fmt.Errorf("read deployments: %w", &UnreadableError{Records: bad})
+	r.seen.Store(r.heal(ctx, v, all))
+	if len(v.unreadable) > 0 {
+		return all, asked, fmt.Errorf("read deployments: %w", &UnreadableError{Records: v.unreadable})
 	}
 	return all, asked, nil
 }
@@ -82,6 +67,9 @@ func (r *Registry) Write(ctx context.Context, d *Deployment) error {
 		if seq, err = r.replace(ctx, r.deploySubject(d.Model), b, d.Revision); err == nil {
 			d.Revision = seq
 		}
+	}
+	if errors.Is(err, ErrConflict) {
+		r.seen.Store(nil) // it was another than the one that was read
 	}
 	if err != nil {
 		return fmt.Errorf("write deployment of %.64s: %w", d.Model, err)
@@ -114,27 +102,29 @@ func isLater(data []byte) bool {
 	return len(data) <= recordBytes && json.Unmarshal(data, &record) == nil && record.Format > deploymentFormat
 }
 
-// lastGood returns the last record of a model that can be read, nil if there is
-// none.
-func (r *Registry) lastGood(ctx context.Context, model string) (last *Deployment, err error) {
-	err = r.each(ctx, r.recordStream(), r.deploySubject(model), func(_ string, seq uint64, at time.Time, data []byte) error {
-		if d := readDeployment(model, seq, at, data); d != nil {
-			last = d
+// heal writes some records again over what somebody else wrote over them, unless
+// others do, and returns the view with those that it could not write. They hold
+// either way.
+func (r *Registry) heal(ctx context.Context, v *view, all map[string]*Deployment) *view {
+	var tried []string
+	for _, model := range v.toHeal(maxHeals) {
+		n := v.good[model].copy()
+		n.Stored = time.Time{}
+		err := r.Write(ctx, n)
+		switch {
+		case err == nil:
+			all[model].Revision = n.Revision
+		case ctx.Err() != nil:
+			return v
+		case !errors.Is(err, ErrConflict):
+			tried = append(tried, model)
+			r.log.LogAttrs(ctx, slog.LevelWarn, "deployment not written again over a malformed record", slog.String("model", model), slog.Any("error", err))
 		}
-		return nil
-	})
-	return last, err
-}
-
-// heal writes a record again over what somebody else wrote over it, unless others
-// do. What it returns is valid either way.
-func (r *Registry) heal(ctx context.Context, d *Deployment, revision uint64) *Deployment {
-	n := d.over(revision)
-	if err := r.Write(ctx, n); err != nil && !errors.Is(err, ErrConflict) {
-		r.log.LogAttrs(ctx, slog.LevelWarn, "deployment not written again over a malformed record", slog.String("model", d.Model), slog.Any("error", err))
 	}
-	n.Stored = d.Stored // its rule does not need it
-	return n
+	if len(tried) > 0 {
+		return v.triedTo(tried)
+	}
+	return v
 }
 
 func (r *Registry) deploySubject(model string) string { return "$KV." + r.models + ".deploy." + model }

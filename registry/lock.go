@@ -130,7 +130,7 @@ func holderAttrs(held *lockRecord) []slog.Attr {
 // there is none, and the server's time when it was stored.
 func (r *Registry) holder(ctx context.Context) (held *lockRecord, last uint64, stored time.Time, err error) {
 	ask := fmt.Sprintf(`{"multi_last":[%q],"batch":1}`, r.lockSubject())
-	err = r.batch(ctx, "KV_"+r.models, ask, func(_ string, seq uint64, at time.Time, data []byte) error {
+	_, err = r.batch(ctx, "KV_"+r.models, ask, func(_ string, seq uint64, at time.Time, data []byte) error {
 		var record lockRecord
 		last, stored = seq, at
 		if err := decode(data, maxLockBytes, &record); err == nil && len(record.Owner) <= maxOwner && len(record.Purpose) <= maxPurpose {

@@ -176,13 +176,20 @@ func (r *Registry) Report(ctx context.Context, report Report) error {
 func (r *Registry) Reports(ctx context.Context) ([]Report, error) {
 	var all []Report
 	prefix := r.reportSubject("")
-	ask := fmt.Sprintf(`{"multi_last":[%q],"batch":%d}`, prefix+"*", batchRecords)
-	err := r.batch(ctx, "KV_"+r.workers, ask, func(subject string, _ uint64, _ time.Time, data []byte) error {
-		if report, err := parseReport(data, strings.TrimPrefix(subject, prefix)); err == nil {
-			all = append(all, *report)
+	last := map[string]*Report{} // by subject, nil: cannot be read
+	err := r.each(ctx, "KV_"+r.workers, prefix+"*", func(subject string, _ uint64, _ time.Time, data []byte) error {
+		report, err := parseReport(data, strings.TrimPrefix(subject, prefix))
+		if err != nil {
+			report = nil
 		}
+		last[subject] = report
 		return nil
 	})
+	for _, report := range last {
+		if report != nil {
+			all = append(all, *report)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read reports: %w", err)
 	}

@@ -78,15 +78,22 @@ func (r *Registry) manifests(ctx context.Context, subject string) (all map[strin
 }
 
 // each hands all messages of a subject with wildcards to take, oldest first.
-func (r *Registry) each(ctx context.Context, stream, subject string, take func(subject string, seq uint64, at time.Time, data []byte) error) error {
-	for from := uint64(1); ; {
+func (r *Registry) each(ctx context.Context, stream, subject string, take takeFunc) error {
+	return r.eachFrom(ctx, stream, subject, 1, take)
+}
+
+// eachFrom begins with a sequence. However many there are, an answer has a bounded
+// number of them. One that is stored meanwhile comes last, so what was the last
+// message of a subject when it began, or a later one of it, is always among them.
+func (r *Registry) eachFrom(ctx context.Context, stream, subject string, from uint64, take takeFunc) error {
+	for {
 		next := from
 		ask := fmt.Sprintf(`{"seq":%d,"next_by_subj":%q,"batch":%d,"max_bytes":%d}`, from, subject, batchRecords, batchBytes)
-		err := r.batch(ctx, stream, ask, func(subject string, seq uint64, at time.Time, data []byte) error {
+		left, err := r.batch(ctx, stream, ask, func(subject string, seq uint64, at time.Time, data []byte) error {
 			next = seq + 1
 			return take(subject, seq, at, data)
 		})
-		if err != nil || next == from {
+		if err != nil || left == 0 || next == from {
 			return err
 		}
 		from = next
@@ -94,12 +101,16 @@ func (r *Registry) each(ctx context.Context, stream, subject string, take func(s
 }
 
 // replace stores a message whose subject's last one has a sequence, 0 for none,
-// and returns its own; [ErrConflict] when the last is another. An error of the
+// and returns its own; without data it deletes the key. [ErrConflict] when the last is another. An error of the
 // connection leaves open whether it is stored.
 func (r *Registry) replace(ctx context.Context, subject string, data []byte, last uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	ack, err := r.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data}, jetstream.WithExpectLastSequencePerSubject(last))
+	m := &nats.Msg{Subject: subject, Data: data}
+	if len(data) == 0 {
+		m.Header = nats.Header{headerOperation: {operationDelete}}
+	}
+	ack, err := r.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(last))
 	var refused *jetstream.APIError
 	switch {
 	case err == nil:
