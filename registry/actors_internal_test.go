@@ -109,7 +109,7 @@ func act(t *testing.T, rng *rand.Rand) *bucket {
 		}
 		next, err := a.event(rng, b.now)
 		switch {
-		case errors.Is(err, ErrNothing) || errors.Is(err, ErrUnderWay) || errors.Is(err, ErrPinned) || errors.Is(err, ErrThird):
+		case errors.Is(err, ErrNothing) || errors.Is(err, ErrUnderWay) || errors.Is(err, ErrPinned) || errors.Is(err, ErrThird) || errors.Is(err, ErrDeleting) || errors.Is(err, ErrLive):
 		case err != nil:
 			t.Fatal(err)
 		case next != a.has:
@@ -123,7 +123,7 @@ func act(t *testing.T, rng *rand.Rand) *bucket {
 // event is something that the actor may do.
 func (a *actor) event(rng *rand.Rand, now time.Time) (*Deployment, error) {
 	v := []Ref{ref("a"), ref("b"), ref("c"), ref("d")}[rng.IntN(4)]
-	switch rng.IntN(10) {
+	switch rng.IntN(12) {
 	case 0, 1:
 		o := Options{Canary: rng.IntN(3) * Whole / 2, Hold: time.Duration(rng.IntN(2)) * 4 * time.Second, Watch: time.Duration(rng.IntN(3)) * 3 * time.Second}
 		return a.has.Begin(v, o, randomReports(rng, a.has))
@@ -136,6 +136,16 @@ func (a *actor) event(rng *rand.Rand, now time.Time) (*Deployment, error) {
 		return a.has.Rollback("at random", "operator")
 	case 4:
 		return a.has.Pin(rng.IntN(4) == 0)
+	case 6:
+		if rng.IntN(4) > 0 {
+			return a.has, nil
+		}
+		return a.has.Undeploy("at random", "operator")
+	case 7:
+		if d := a.has; d.Deleting != (Ref{}) {
+			return d.change(d.By, func(n *Deployment) { n.Deleting = Ref{} }), nil
+		}
+		return a.has.deleting(v, randomReports(rng, a.has))
 	case 5:
 		return a.has.over(a.has.Revision), nil // somebody wrote garbage over it
 	}
@@ -175,10 +185,13 @@ func follows(t *testing.T, d, n *Deployment) {
 	if n.Refuses(n.Active) || n.Refuses(n.Next) {
 		t.Errorf("%d: a refused version serves: %s", n.Revision, state(n))
 	}
+	if n.Deleting != (Ref{}) && (n.Deleting.same(n.Active) || n.Deleting.same(n.Next)) {
+		t.Errorf("%d: a version that is being deleted serves: %s", n.Revision, state(n))
+	}
 	if d.Refuses(n.Next) && n.Serial == d.Serial || d.Refuses(n.Active) {
 		t.Errorf("%d: a refused version is back: %s, then %s", n.Revision, state(d), state(n))
 	}
-	if !n.Active.same(d.Active) && !n.Active.same(d.Next) && !n.Active.same(d.Previous) {
+	if n.Active != (Ref{}) && !n.Active.same(d.Active) && !n.Active.same(d.Next) && !n.Active.same(d.Previous) {
 		t.Errorf("%d: active out of nowhere: %s, then %s", n.Revision, state(d), state(n))
 	}
 	if n.Rule().From.Before(d.Rule().From) {

@@ -58,7 +58,8 @@ func (r Ref) name() string {
 //	                       └── or at once, without a canary ───────────────────────────────────^
 //
 // A worker that cannot load the new version, too many errors and Rollback lead from
-// each phase back to steady with the old one, and the new one is refused.
+// each phase back to steady with the old one, and the new one is refused. Undeploy
+// leads from each to steady without any.
 type Phase string
 
 // The phases.
@@ -107,6 +108,8 @@ type Deployment struct {
 	Next Ref `json:"next,omitzero"`
 	// Previous was Active before. The same as Active: there is none.
 	Previous Ref `json:"previous,omitzero"`
+	// Deleting is a version that is being deleted, and cannot be begun with.
+	Deleting Ref `json:"deleting,omitzero"`
 	// Share of Next in hundredths of a percent, in a canary.
 	Share int `json:"share,omitempty"`
 	// Canary is the share that loading ends with; [Whole]: there is no canary.

@@ -85,6 +85,14 @@ func TestOperators(t *testing.T) {
 	pin := func(on bool) func(*Deployment) (*Deployment, error) {
 		return func(d *Deployment) (*Deployment, error) { return d.Pin(on) }
 	}
+	undeploy := func(d *Deployment) (*Deployment, error) { return d.Undeploy("why", "bob") }
+	remove := func(v string, reports ...Report) func(*Deployment) (*Deployment, error) {
+		return func(d *Deployment) (*Deployment, error) { return d.deleting(ref(v), reports) }
+	}
+	watched := deployment(Watching)
+	watched.Previous = Ref{}
+	deleting := deployment(Steady)
+	deleting.Deleting = ref("b")
 	unread := deployment(Steady)
 	unread.Stored = time.Time{}
 	for _, tt := range []struct {
@@ -113,7 +121,28 @@ func TestOperators(t *testing.T) {
 		{"promote, canary, all", deployment(Canary), promote(Whole), `watching serial 3 active "b" next "" previous "a" share 0 refused []`},
 		{"promote, watching", deployment(Watching), promote(Whole), ErrNothing},
 		{"rollback, steady", deployment(Steady), rollback, `loading serial 4 active "a" next "c" previous "c" share 0 refused []`},
-		{"rollback, steady, to each worker's own", first, rollback, `steady serial 4 active "" next "" previous "a" share 0 refused []`},
+		{"rollback, steady, to each worker's own", first, rollback, ErrNothing},
+		{"rollback, watching the first", watched, rollback, ErrNothing},
+		{"begin, deleting", deleting, begin("b"), ErrDeleting},
+		{"begin, deleting another", deleting, begin("d"), `loading serial 4 active "a" next "d" previous "c" share 0 refused []`},
+		{"undeploy, steady", deployment(Steady), undeploy, `steady serial 4 active "" next "" previous "" share 0 refused []`},
+		{"undeploy, loading", deployment(Loading), undeploy, `steady serial 4 active "" next "" previous "" share 0 refused []`},
+		{"undeploy, canary", deployment(Canary), undeploy, `steady serial 4 active "" next "" previous "" share 0 refused []`},
+		{"undeploy, watching", deployment(Watching), undeploy, `steady serial 4 active "" next "" previous "" share 0 refused []`},
+		{"undeploy, pinned", pinned, undeploy, ErrPinned},
+		{"undeploy, undeployed", Undeployed("m"), undeploy, ErrNothing},
+		{"undeploy, unread", unread, undeploy, ErrConflict},
+		{"delete, undeployed", Undeployed("m"), remove("b"), state(Undeployed("m"))},
+		{"delete, another", deployment(Steady), remove("b"), state(deployment(Steady))},
+		{"delete, previous", deployment(Steady), remove("c"), state(only)},
+		{"delete, previous that is loaded", deployment(Steady), remove("c", report("w1", 3, has("c", "draining"))), ErrLive},
+		{"delete, previous that was loaded", deployment(Steady), remove("c", report("w1", 3, has("c", "cold"))), state(only)},
+		{"delete, previous, watching", deployment(Watching), remove("a"), ErrLive},
+		{"delete, active", deployment(Steady), remove("a"), ErrLive},
+		{"delete, next", deployment(Loading), remove("b"), ErrLive},
+		{"delete, canary", deployment(Canary), remove("b"), ErrLive},
+		{"delete, pinned", pinned, remove("b"), ErrPinned},
+		{"delete, unread", unread, remove("b"), ErrConflict},
 		{"rollback, steady, none", only, rollback, ErrNothing},
 		{"rollback, loading", deployment(Loading), rollback, `steady serial 3 active "a" next "" previous "c" share 0 refused [b]`},
 		{"rollback, loading the previous", again, rollback, `steady serial 3 active "a" next "" previous "a" share 0 refused [b]`},

@@ -29,8 +29,10 @@ var (
 	// ErrNoRoom: the object store is full. Versions that are there stay whole.
 	ErrNoRoom = errors.New("no room in the registry")
 
-	// ErrLive: a version that is deployed or loaded somewhere is not deleted.
+	// ErrLive: a version that serves, soon may, or is loaded somewhere is not deleted.
 	ErrLive = errors.New("version is in use")
+	// ErrDeleting: a version is being deleted, and not deployed.
+	ErrDeleting = errors.New("version is being deleted")
 	// ErrPinned: the deployment is pinned and changes only when it no longer is.
 	ErrPinned = errors.New("deployment is pinned")
 	// ErrUnderWay: a deployment of the model has begun and not ended.

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -240,7 +241,7 @@ func TestHealingDenied(t *testing.T) {
 // pushed.
 func BenchmarkPoll(b *testing.B) {
 	for _, n := range []int{0, 900, 5000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			s := setup(b, nil)
 			if err := s.Ensure(b.Context()); err != nil {
 				b.Fatal(err)

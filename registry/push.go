@@ -65,8 +65,10 @@ func (r *Registry) push(ctx context.Context, files fs.FS, m Manifest, p func(Pro
 			return err
 		}
 		m.Pushed = time.Now().UTC()
-		stored, err = r.publish(ctx, &m)
-		return err
+		if stored, err = r.publish(ctx, &m); err != nil {
+			return err
+		}
+		return r.withdraw(ctx, m.Model) // of a deletion that was interrupted
 	})
 	return stored, err
 }

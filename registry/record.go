@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -123,7 +124,7 @@ func (d *Deployment) checkFields() error {
 }
 
 func (d *Deployment) checkVersions() error {
-	for _, r := range []Ref{d.Active, d.Next, d.Previous} {
+	for _, r := range []Ref{d.Active, d.Next, d.Previous, d.Deleting} {
 		if !validRef(r) {
 			return fmt.Errorf("version: %.64q, %.64q, both or none wanted", r.Version, r.Digest)
 		}
@@ -146,6 +147,8 @@ func (d *Deployment) checkVersions() error {
 		return fmt.Errorf("version: %.64q twice when %s", d.Active.Version, d.Phase)
 	case d.Refuses(d.Active) || d.Refuses(d.Next):
 		return errors.New("version: a refused one serves")
+	case d.Deleting != Ref{} && slices.ContainsFunc([]Ref{d.Active, d.Next, d.Previous}, d.Deleting.same):
+		return errors.New("deleting: a version that serves or is kept")
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ func fullDeployment() *Deployment {
 		return Ref{Version: strings.Repeat("<", maxTextBytes), Digest: strings.Repeat(fmt.Sprintf("%x", n), sumLength)}
 	}
 	d.Model, d.Serial, d.Active, d.Next, d.Previous = strings.Repeat("m", maxModelName), 1<<63, wide(0), wide(1), wide(2)
+	d.Deleting = wide(12)
 	d.Reason, d.By = strings.Repeat("<", maxReason), strings.Repeat("<", maxBy)
 	d.Since = time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)
 	d.Past = nil
@@ -60,6 +61,10 @@ func TestHostileDeployments(t *testing.T) {
 		"canary":               func(d *Deployment) { d.Canary = Whole + 1 },
 		"hold":                 func(d *Deployment) { d.Hold = -1 },
 		"watch":                func(d *Deployment) { d.Watch = Duration(maxWatch) + 1 },
+		"deleting serves":      func(d *Deployment) { d.Deleting = d.Active },
+		"deleting is next":     func(d *Deployment) { d.Deleting = d.Next },
+		"deleting is kept":     func(d *Deployment) { d.Deleting = d.Previous },
+		"deleting nothing":     func(d *Deployment) { d.Deleting.Version = "1" },
 		"long reason":          func(d *Deployment) { d.Reason = strings.Repeat("x", maxReason+1) },
 		"reason of two lines":  func(d *Deployment) { d.Reason = "x\ny" },
 		"long by":              func(d *Deployment) { d.By = strings.Repeat("x", maxBy+1) },

@@ -33,8 +33,9 @@ func (o Options) check() error {
 }
 
 // Begin begins to deploy a version. It fails with [ErrPinned], [ErrUnderWay],
-// [ErrThird] when a worker has two others loaded, and [ErrNothing] when the version
-// is active.
+// [ErrThird] when a worker has two others loaded, [ErrDeleting], and [ErrNothing] when
+// the version is active. That the version is there must have been read after the
+// deployment was: then nobody deletes it in between.
 func (d *Deployment) Begin(to Ref, o Options, reports []Report) (*Deployment, error) {
 	if err := d.idle(); err != nil {
 		return nil, err
@@ -47,6 +48,8 @@ func (d *Deployment) Begin(to Ref, o Options, reports []Report) (*Deployment, er
 		return nil, fmt.Errorf("deploy %s: %.64q, %.64q is no version", d.Model, to.Version, to.Digest)
 	case to.same(d.Active):
 		return nil, fmt.Errorf("deploy %s: %s is active: %w", d.Model, to.name(), ErrNothing)
+	case to.same(d.Deleting):
+		return nil, fmt.Errorf("deploy %s: %s: %w", d.Model, to.name(), ErrDeleting)
 	}
 	if worker, others := third(d.Model, to, reports); worker != "" {
 		return nil, fmt.Errorf("deploy %s: worker %s has %s: %w", d.Model, worker, others, ErrThird)
@@ -94,7 +97,7 @@ func (d *Deployment) Promote(share int) (*Deployment, error) {
 // Rollback takes Next back while there is one, and otherwise brings Previous back:
 // at once while it is watched over, since it is loaded, else through loading. What
 // is taken back before the watch is over is refused. [ErrNothing]: there is no
-// Previous.
+// Previous, or it is none of the registry, which only [Deployment.Undeploy] leads to.
 func (d *Deployment) Rollback(reason, by string) (*Deployment, error) {
 	if err := d.fresh(); err != nil {
 		return nil, err
@@ -102,19 +105,36 @@ func (d *Deployment) Rollback(reason, by string) (*Deployment, error) {
 	switch {
 	case d.Pinned:
 		return nil, fmt.Errorf("roll back %s: %w", d.Model, ErrPinned)
-	case d.Phase != Steady:
+	case d.Phase == Loading || d.Phase == Canary:
 		return d.refuse(reason, by), nil
-	case d.Previous.same(d.Active):
+	case d.Previous.same(d.Active) || d.Previous == Ref{}:
 		return nil, fmt.Errorf("roll back %s: no previous version: %w", d.Model, ErrNothing)
-	case d.Previous == Ref{}: // nothing that could be waited for
-		return d.change(by, func(n *Deployment) {
-			n.Serial++
-			n.Active, n.Previous, n.Reason = Ref{}, d.Active, text(reason, maxReason)
-		}), nil
+	case d.Phase == Watching:
+		return d.refuse(reason, by), nil
 	}
 	n := d.begin(d.Previous, Options{Canary: Whole, By: by})
 	n.Reason = text(reason, maxReason)
 	return n, nil
+}
+
+// Undeploy ends what is under way and takes the model out of service, except where
+// workers have a version of their own. No version is kept to go back to, so that all
+// can be deleted. [ErrNothing]: none is deployed.
+func (d *Deployment) Undeploy(reason, by string) (*Deployment, error) {
+	if err := d.fresh(); err != nil {
+		return nil, err
+	}
+	switch {
+	case d.Pinned:
+		return nil, fmt.Errorf("undeploy %s: %w", d.Model, ErrPinned)
+	case d.empty():
+		return nil, fmt.Errorf("undeploy %s: no version is deployed: %w", d.Model, ErrNothing)
+	}
+	return d.change(by, func(n *Deployment) {
+		n.end()
+		n.Serial++
+		n.Active, n.Previous, n.Reason = Ref{}, Ref{}, text(reason, maxReason)
+	}), nil
 }
 
 // Pin keeps a deployment as it is, or no longer. What is under way must end first:

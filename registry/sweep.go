@@ -3,52 +3,33 @@ package registry
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Delete removes a version and the parts that no other one names. A version that a
-// deployment names or a worker has loaded stays ([ErrLive]), and so does any of a
-// model whose deployment is pinned ([ErrPinned]).
-func (r *Registry) Delete(ctx context.Context, model, version string) error {
-	if _, err := r.store(ctx); err != nil {
-		return fmt.Errorf("delete %s: %w", versionName(model, version), err)
-	}
-	err := r.locked(ctx, "delete "+versionName(model, version), func(ctx context.Context) error {
-		m, last, err := r.version(ctx, model, version)
-		if last == 0 || err != nil && !errors.Is(err, ErrNotFound) {
-			return err
-		}
-		var gone []part
-		if m != nil { // else a record that cannot be read, which nobody can have loaded
-			if err := r.unused(ctx, m); err != nil {
-				return err
-			}
-			gone = m.parts()
-		}
-		if err := r.purge(ctx, "KV_"+r.models, r.versionSubject(model, version)); err != nil {
-			return err
-		}
-		_, err = r.sweep(ctx, gone)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("delete %s: %w", versionName(model, version), err)
-	}
-	return nil
-}
-
 // Sweep removes parts that no version names and that are older than
-// [Config].Spare, and says how many bytes that freed.
+// [Config].Spare, and says how many bytes that freed. Deployments of models without
+// a version go too, as far as nobody can read them or they say nothing for that long.
 func (r *Registry) Sweep(ctx context.Context) (freed int64, err error) {
 	if _, err := r.store(ctx); err != nil {
 		return 0, fmt.Errorf("sweep: %w", err)
 	}
 	err = r.locked(ctx, "sweep", func(ctx context.Context) error {
+		_, _, now, err := r.holder(ctx)
+		if err != nil {
+			return err
+		}
+		removed, err := r.clear(ctx, now.Add(-r.cfg.Spare))
+		if removed > 0 {
+			r.log.LogAttrs(ctx, slog.LevelInfo, "deployments of no model removed", slog.Int("count", removed))
+		}
+		if err != nil {
+			return err
+		}
 		freed, err = r.sweep(ctx, nil)
 		return err
 	})
@@ -178,13 +159,13 @@ func (s *sweeper) orphans(ctx context.Context, chunks map[string]uint64) error {
 	return nil
 }
 
-// purge removes all messages of a subject.
-func (r *Registry) purge(ctx context.Context, stream, subject string) error {
+// purge removes all messages of a subject, or those that the options say.
+func (r *Registry) purge(ctx context.Context, stream, subject string, o ...jetstream.StreamPurgeOpt) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	s, err := r.js.Stream(ctx, stream)
 	if err != nil {
 		return err
 	}
-	return s.Purge(ctx, jetstream.WithPurgeSubject(subject))
+	return s.Purge(ctx, append(o, jetstream.WithPurgeSubject(subject))...)
 }

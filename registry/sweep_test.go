@@ -112,8 +112,8 @@ func TestDeleteRefuses(t *testing.T) {
 	files := dir(map[string][]byte{"a": []byte("a")})
 	m, _ := b.push(t, version("m", "1"), files)
 	const deploy, report = "$KV.CELLMQ_MODELS.deploy.m", "$KV.CELLMQ_WORKERS.w1"
-	role := func(name string) string {
-		return fmt.Sprintf(`{"format":1,"model":"m","phase":"steady",%q:{"version":"1","digest":%q}}`, name, m.Digest)
+	role := func(phase, name string) string {
+		return fmt.Sprintf(`{"format":1,"model":"m","phase":%q,%q:{"version":"1","digest":%q}}`, phase, name, m.Digest)
 	}
 	state := func(name string) string {
 		return fmt.Sprintf(`{"format":1,"worker":"w1","models":[{"model":"m","versions":[{"version":"1","digest":%q,"state":%q}]}]}`, m.Digest, name)
@@ -122,12 +122,14 @@ func TestDeleteRefuses(t *testing.T) {
 		subject, record, text string
 		err                   error
 	}{
-		{deploy, role("active"), "active", registry.ErrLive},
-		{deploy, role("next"), "next", registry.ErrLive},
-		{deploy, role("previous"), "previous", registry.ErrLive},
+		{deploy, receipt, "deployment of m", registry.ErrMalformed}, // and nobody knows what it was
+		{deploy, role("steady", "active"), "active", registry.ErrLive},
+		{deploy, role("loading", "next"), "next", registry.ErrLive},
+		{deploy, role("watching", "previous"), "previous", registry.ErrLive},
 		{deploy, receipt, "previous", registry.ErrLive}, // which is the last that can be read
-		{deploy, `{"format":1,"model":"m","pinned":true}`, "m", registry.ErrPinned},
-		{deploy, `{"format":1,"model":"m"}`, "", nil},
+		{deploy, `{"format":1,"model":"m","phase":"steady","pinned":true}`, "m", registry.ErrPinned},
+		{deploy, `{"format":2,"model":"m"}`, "deployment of m", registry.ErrMalformed},
+		{deploy, `{"format":1,"model":"m","phase":"steady","serial":1}`, "", nil},
 		{report, state("live"), "w1", registry.ErrLive},
 		{report, state("draining"), "w1", registry.ErrLive},
 		{report, state("loading"), "w1 (loading)", registry.ErrLive},
