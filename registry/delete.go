@@ -15,8 +15,8 @@ const maxConflicts = 10
 
 // Delete removes a version and the parts that no other one names. A version that
 // serves, or soon may, or that a worker has loaded stays ([ErrLive]), and so does
-// any of a model whose deployment is pinned ([ErrPinned]) or cannot be read
-// ([ErrMalformed]). One that is only kept to go back to is no longer.
+// any of a model whose deployment is pinned ([ErrPinned]) or cannot be read (an
+// [UnreadableError]). One that is only kept to go back to is no longer.
 //
 // While it is deleted the deployment says so, so that nobody begins to deploy it.
 // The last version of a model that is not deployed takes the deployment with it.
@@ -116,13 +116,13 @@ func (r *Registry) redo(do func() error) error {
 }
 
 // deployment reads the deployment of a model, which may be none. One that cannot be
-// read is [ErrMalformed].
+// read is an [UnreadableError].
 func (r *Registry) deployment(ctx context.Context, model string) (*Deployment, error) {
 	all, _, err := r.Deployments(ctx)
 	var unreadable *UnreadableError
 	if errors.As(err, &unreadable) {
-		if _, bad := unreadable.Records[model]; bad {
-			return nil, fmt.Errorf("deployment of %s: %w", model, ErrMalformed)
+		if last, bad := unreadable.Records[model]; bad {
+			return nil, &UnreadableError{Records: map[string]uint64{model: last}}
 		}
 		err = nil
 	}

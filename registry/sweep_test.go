@@ -122,13 +122,13 @@ func TestDeleteRefuses(t *testing.T) {
 		subject, record, text string
 		err                   error
 	}{
-		{deploy, receipt, "deployment of m", registry.ErrMalformed}, // and nobody knows what it was
+		{deploy, receipt, `cannot be read: ["m"]`, registry.ErrMalformed}, // and nobody knows what it was
 		{deploy, role("steady", "active"), "active", registry.ErrLive},
 		{deploy, role("loading", "next"), "next", registry.ErrLive},
 		{deploy, role("watching", "previous"), "previous", registry.ErrLive},
 		{deploy, receipt, "previous", registry.ErrLive}, // which is the last that can be read
 		{deploy, `{"format":1,"model":"m","phase":"steady","pinned":true}`, "m", registry.ErrPinned},
-		{deploy, `{"format":2,"model":"m"}`, "deployment of m", registry.ErrMalformed},
+		{deploy, `{"format":2,"model":"m"}`, `cannot be read: ["m"]`, registry.ErrMalformed},
 		{deploy, `{"format":1,"model":"m","phase":"steady","serial":1}`, "", nil},
 		{report, state("live"), "w1", registry.ErrLive},
 		{report, state("draining"), "w1", registry.ErrLive},

@@ -40,7 +40,7 @@ version is written NAME@VERSION.`,
 	}
 	cmd.AddCommand(
 		newModelVerify(s), newModelGolden(s), newModelPush(s), newModelPull(s), newModelList(s), newModelShow(s),
-		newModelDeploy(s), newModelRollback(s), newModelPin(s, true), newModelPin(s, false), newModelDelete(s),
+		newModelDeploy(s), newModelRollback(s), newModelUndeploy(s), newModelPin(s, true), newModelPin(s, false), newModelDelete(s),
 	)
 	return cmd
 }
@@ -77,7 +77,10 @@ func (o *modelOptions) withRegistry(cmd *cobra.Command, s streams, f func(contex
 // advised adds to an error of the registry what to do about it.
 func advised(err error) error {
 	var advice string
+	var unreadable *registry.UnreadableError
 	switch {
+	case errors.Is(err, errLate):
+		return err
 	case errors.Is(err, registry.ErrNoRegistry):
 		advice = "'cellmq model push' makes one"
 	case errors.Is(err, registry.ErrNotFound):
@@ -88,12 +91,16 @@ func advised(err error) error {
 		advice = "'cellmq model delete' makes room, --store-bytes gives more"
 	case errors.Is(err, registry.ErrIncomplete):
 		advice = "push the version again"
+	case errors.As(err, &unreadable):
+		advice = "'cellmq model deploy NAME@VERSION --anew' begins another, 'cellmq model undeploy NAME --anew' ends it"
 	case errors.Is(err, registry.ErrPinned):
 		advice = "'cellmq model unpin' allows it"
 	case errors.Is(err, registry.ErrUnderWay):
 		advice = "'cellmq model show' tells how far it is, 'cellmq model rollback' ends it"
 	case errors.Is(err, registry.ErrThird):
-		advice = "wait until the workers have freed one"
+		advice = "--timeout waits until the workers have freed one"
+	case errors.Is(err, registry.ErrDeleting):
+		advice = "'cellmq model push' keeps it when its deletion was interrupted"
 	default:
 		return err
 	}

@@ -53,6 +53,9 @@ func TestModelUsage(t *testing.T) {
 		{"hold too long", []string{"deploy", "m@1", "--canary", "1", "--hold", "169h"}, 2, "", "--hold 169h0m0s: 0 to 168h0m0s"},
 		{"hold without a canary", []string{"deploy", "m@1", "--hold", "1m"}, 2, "", "--canary below 100"},
 		{"watch too long", []string{"deploy", "m@1", "--watch", "61m"}, 2, "", "--watch 1h1m0s: 0 to 1h0m0s"},
+		{"undeploy of a version", []string{"undeploy", "m@1"}, 2, "", `"m@1" is no name of a model`},
+		{"no time", []string{"deploy", "m@1", "--timeout", "-1s"}, 2, "", "--timeout -1s: not negative wanted"},
+		{"time for nothing", []string{"rollback", "m", "--timeout", "1s", "--no-wait"}, 2, "", "only without --no-wait"},
 		{"delete of nothing", []string{"delete"}, 2, "", "either NAME@VERSION or --unused"},
 		{"delete of both", []string{"delete", "m@1", "--unused"}, 2, "", "either NAME@VERSION or --unused"},
 		{"delete of a model", []string{"delete", "m"}, 2, "", "m@VERSION wanted"},
@@ -145,6 +148,18 @@ func (s *shelf) run(t *testing.T, args ...string) result {
 		t.Errorf("an escape sequence gets to the terminal: %q", r.out+r.err)
 	}
 	return r
+}
+
+// report is a worker's that has versions loaded. Some have a reason of a state before.
+func (s *shelf) report(t *testing.T, model string, loaded ...registry.Ref) {
+	t.Helper()
+	m := registry.ModelReport{Model: model}
+	for _, ref := range loaded {
+		m.Versions = append(m.Versions, registry.VersionReport{Ref: ref, State: registry.StateLive, Reason: "two versions are live"})
+	}
+	if err := s.registry.Report(t.Context(), registry.Report{Worker: "w1", Models: []registry.ModelReport{m}}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // breaks makes a version one that no worker can load.
@@ -289,7 +304,7 @@ func TestModelLife(t *testing.T) {
 	s.run(t, "unpin", "other").want(t, 0, "other", "nothing to do")
 	s.run(t, "pin", "other").want(t, 1, "", "neither deployed nor served")
 	s.run(t, "rollback", "other").want(t, 1, "", "no previous version")
-	s.run(t, "delete", "my-lm@2 beta").want(t, 1, "", "version is in use")
+	s.run(t, "delete", "my-lm@1").want(t, 1, "", "version is in use")
 	s.run(t, "delete", "my-lm@3").want(t, 0, "my-lm@3 is deleted\n", "")
 	s.run(t, "delete", "my-lm@3").want(t, 1, "", "not in the registry")
 	s.run(t, "delete", "--unused").want(t, 0, " freed\n", "")
@@ -304,6 +319,16 @@ func TestModelLife(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	s.run(t, "show", "my-lm@1").want(t, 0, "w1      1        warm   12ms", "")
+
+	s.run(t, "delete", "my-lm@2 beta").want(t, 0, "is deleted", "") // no worker has it, so it is kept no longer
+	s.run(t, "rollback", "my-lm").want(t, 1, "", "no previous version: nothing to do ('cellmq model undeploy my-lm' takes it out of service)")
+	s.run(t, "show", "my-lm").want(t, 0, "steady: 1 serves\n", "")
+	s.run(t, "undeploy", "my-lm").want(t, 0, "my-lm: each worker's own serves\n", "")
+	s.run(t, "undeploy", "my-lm").want(t, 0, "my-lm: each worker's own serves\n", "nothing to do")
+	s.run(t, "show", "my-lm").want(t, 0, "undeployed by an operator", "")
+	s.run(t, "delete", "my-lm@1").want(t, 0, "is deleted", "")
+	s.run(t, "list").want(t, 0, "", "no versions")
+	s.run(t, "show", "my-lm").want(t, 1, "", "not in the registry")
 }
 
 // TestModelRefused deploys what no worker can load.
@@ -383,8 +408,56 @@ func TestModelUnreadableDeployment(t *testing.T) {
 	s.put(t, "deploy.trees", `{"stream":"INFER","seq":7}`)
 	s.run(t, "list").want(t, 0, "trees", `cannot be read: ["trees"]`)
 	s.run(t, "deploy", "trees@1", "--no-wait").want(t, 1, "", "--anew")
-	s.run(t, "rollback", "trees").want(t, 1, "", "malformed record")
+	s.run(t, "rollback", "trees").want(t, 1, "", "'cellmq model undeploy NAME --anew' ends it")
+	s.run(t, "delete", "trees@1").want(t, 1, "", "cannot be read: [\"trees\"] ('cellmq model deploy NAME@VERSION --anew'")
 	s.run(t, "deploy", "trees@1", "--no-wait", "--anew").want(t, 0, "1 is loaded", "")
+
+	for _, key := range []string{"deploy.made-up", "deploy.made-up-too", "deploy.No_Model"} {
+		s.put(t, key, `{"stream":"INFER","seq":7}`)
+	}
+	s.put(t, "deploy.later", `{"format":2}`)
+	s.run(t, "undeploy", "made-up").want(t, 1, "", "cannot be read")
+	s.run(t, "undeploy", "made-up", "--anew").want(t, 0, "each worker's own serves", "")
+	s.run(t, "delete", "--unused").want(t, 0, " freed\n", "deployments of no model removed")
+	s.run(t, "list").want(t, 0, "trees", `deployments of 1 models cannot be read: ["later"]`)
+	s.run(t, "undeploy", "later", "--anew").want(t, 0, "each worker's own serves", "")
+	if r := s.run(t, "list"); r.err != "" {
+		t.Errorf("%s", r.err)
+	}
+}
+
+// TestModelThird waits for a worker that has two other versions in memory, for as
+// long as it is told to.
+func TestModelThird(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.run(t, "push", fixture(t, "tree-h29", "trees")).want(t, 0, "pushed", "")
+	s.report(t, "trees", registry.Ref{Version: "8", Digest: strings.Repeat("8", 64)}, registry.Ref{Version: "9", Digest: strings.Repeat("9", 64)})
+	if r := s.run(t, "show", "trees"); strings.Contains(r.out, "two versions are live") {
+		t.Errorf("a live version has the reason of another state:\n%s", r.out)
+	}
+	const why = "deploy trees: worker w1 has 8 (888888888888) and 9 (999999999999): two versions are live"
+	s.run(t, "deploy", "trees@1").want(t, 1, "", "cellmq: "+why+" (--timeout waits")
+	s.run(t, "deploy", "trees@1", "--no-wait").want(t, 1, "", why)
+	r := s.run(t, "deploy", "trees@1", "--timeout", "1s")
+	r.want(t, 1, "", "trees: waiting: "+why+"\n")
+	r.want(t, 1, "", "cellmq: the time of --timeout is over: "+why+"\n")
+	p := launch(t, "model", "deploy", "trees@1", "--nats-url", s.url, "--timeout", "1m", "--watch", "0")
+	p.says(t, "waiting: "+why)
+	s.report(t, "trees")
+	p.says(t, "trees: loading: 0 of 1 workers have it, w1: has not begun")
+	s.serve(t, "trees")
+	p.ends(t)
+	s.run(t, "undeploy", "trees").want(t, 0, "own serves", "")
+}
+
+// TestModelTimeout leaves the deployment when the time is over.
+func TestModelTimeout(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.run(t, "push", fixture(t, "tree-h29", "trees")).want(t, 0, "pushed", "")
+	s.run(t, "deploy", "trees@1", "--timeout", "1s").want(t, 1, "", "the time of --timeout is over, the deployment of trees goes on")
+	s.run(t, "show", "trees").want(t, 0, "loading: each worker's own serves, 1 is loaded", "")
 }
 
 // TestModelPushInterrupted interrupts a push that waits for somebody else's.

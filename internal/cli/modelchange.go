@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cellmq/cellmq/registry"
@@ -67,7 +68,7 @@ func deploymentOf(ctx context.Context, r deployments, name string, anew bool) (*
 	default: // perhaps of other models only
 		revision, bad := unreadable.Records[name]
 		if bad && !anew {
-			return nil, fmt.Errorf("deployment of %s: %w ('cellmq model deploy %s@VERSION --anew' begins another)", name, registry.ErrMalformed, name)
+			return nil, &registry.UnreadableError{Records: map[string]uint64{name: revision}}
 		}
 		if bad {
 			d := registry.Undeployed(name)
@@ -137,7 +138,11 @@ func (o *deployOptions) follow(ctx context.Context, r deployments, d *registry.D
 	w := &follower{registry: r, name: d.Model, to: to, serial: d.Serial, streams: s}
 	last, err := w.wait(ctx)
 	if ctx.Err() != nil {
-		_, told := fmt.Fprintf(s.err, "cellmq: interrupted, the deployment of %s goes on ('cellmq model show %s' tells how)\n", d.Model, d.Model)
+		why := "interrupted"
+		if cause := context.Cause(ctx); errors.Is(cause, errLate) {
+			why = cause.Error()
+		}
+		_, told := fmt.Fprintf(s.err, "cellmq: %s, the deployment of %s goes on ('cellmq model show %s' tells how)\n", why, d.Model, d.Model)
 		return errors.Join(context.Cause(ctx), told)
 	}
 	if last != nil {
@@ -230,16 +235,16 @@ func (w *follower) progress(d *registry.Deployment, reports []registry.Report) s
 				continue
 			}
 			workers++
-			state := "has not begun"
+			var has registry.VersionReport
 			for _, v := range m.Versions {
 				if v.Digest == w.to.Digest && m.Serial == w.serial {
-					state = v.State
+					has = v
 				}
 			}
-			if state == registry.StateWarm || state == registry.StateLive {
+			if isReady(has.State) {
 				ready++
 			} else if waiting == "" {
-				waiting = fmt.Sprintf(", %s: %s", reports[i].Worker, state)
+				waiting = fmt.Sprintf(", %s: %s", reports[i].Worker, stateText(has))
 			}
 		}
 	}
@@ -247,6 +252,17 @@ func (w *follower) progress(d *registry.Deployment, reports []registry.Report) s
 		return "loading: no worker reports the model"
 	}
 	return fmt.Sprintf("loading: %d of %d workers have it%s", ready, workers, waiting)
+}
+
+// isReady says whether a version of a state serves, or can at once.
+func isReady(state string) bool { return state == registry.StateWarm || state == registry.StateLive }
+
+// stateText is the state of a version on a worker, and why.
+func stateText(v registry.VersionReport) string {
+	if v.State == "" {
+		return "has not begun"
+	}
+	return strings.TrimSuffix(shown(v.State)+": "+reasonText(v.Reason), ": ")
 }
 
 // say tells people something new.

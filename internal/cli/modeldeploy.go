@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -22,6 +23,7 @@ type deployOptions struct {
 	canary      string
 	hold, watch time.Duration
 	noWait      bool
+	timeout     time.Duration
 	anew        bool
 }
 
@@ -40,11 +42,15 @@ their ids: after --hold it becomes active by itself, and without --hold when
 'deploy NAME --canary 100' says so. Other percentages there change the share.
 
 The command waits until the deployment has ended, or has come to a canary without an
-end. The exit code is then 0 when the version serves, 1 when it was refused, and 130
-when the waiting was interrupted: the deployment goes on.`,
+end, and says what for. The exit code is then 0 when the version serves, 1 when it was
+refused or the time of --timeout is over, and 130 when the waiting was interrupted:
+the deployment goes on. Workers have at most two versions of a model in memory: while
+one has two others the deployment cannot begin, which is an error, or with --timeout
+waited for.`,
 		Example: `  cellmq model deploy my-lm@2
   cellmq model deploy my-lm@3 --canary 10 --hold 30m --watch 5m
-  cellmq model deploy my-lm --canary 100`,
+  cellmq model deploy my-lm --canary 100
+  cellmq model deploy my-lm@4 --timeout 15m`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, positional []string) error {
 			name, version, err := modelVersion(positional[0])
@@ -52,10 +58,15 @@ when the waiting was interrupted: the deployment goes on.`,
 				return err
 			}
 			options, err := o.options(version, cmd.Flags().Changed)
+			if err == nil {
+				err = o.checkWait()
+			}
 			if err != nil {
 				return err
 			}
 			return o.withRegistry(cmd, s, func(ctx context.Context, r *registry.Registry) error {
+				ctx, cancel := o.bounded(ctx)
+				defer cancel()
 				if version == "" {
 					return o.promote(ctx, r, name, options.Canary, s)
 				}
@@ -67,7 +78,7 @@ when the waiting was interrupted: the deployment goes on.`,
 	cmd.Flags().StringVar(&o.canary, "canary", "100", "percent of the requests that the version gets, in steps of 0.01")
 	cmd.Flags().DurationVar(&o.hold, "hold", 0, "how long a canary lasts before the version becomes active; 0 is until you say so")
 	cmd.Flags().DurationVar(&o.watch, "watch", registry.DefaultWatch, "for how long failures then bring the old version back")
-	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "only begin")
+	o.bindWait(cmd.Flags())
 	cmd.Flags().BoolVar(&o.anew, "anew", false, "begin also where the model's deployment cannot be read")
 	return cmd
 }
@@ -128,9 +139,14 @@ func (o *deployOptions) deploy(ctx context.Context, r *registry.Registry, name, 
 	if err := warnOfGolden(m, s); err != nil {
 		return err
 	}
-	to := registry.Ref{Version: m.Version, Digest: m.Digest}
+	var to registry.Ref
 	c := &change{registry: r, name: name, anew: o.anew}
-	d, err := c.make(ctx, func(d *registry.Deployment, reports []registry.Report) (*registry.Deployment, error) {
+	d, err := o.begin(ctx, c, s, func(d *registry.Deployment, reports []registry.Report) (*registry.Deployment, error) {
+		m, err := r.Version(ctx, name, version) // again, since it may be deleted until the deployment was read
+		if err != nil {
+			return nil, err
+		}
+		to = registry.Ref{Version: m.Version, Digest: m.Digest}
 		return d.Begin(to, options, reports)
 	})
 	if err != nil {
@@ -160,7 +176,8 @@ func newModelRollback(s streams) *cobra.Command {
 		Use:   "rollback NAME",
 		Short: "Go back to the version before",
 		Long: `rollback ends what is being deployed of a model, and otherwise brings the version
-back that was active before. What is taken back before the time of --watch is over is
+back that was active before. Where there is none it is refused: 'cellmq model
+undeploy' takes a model out of service. What is taken back before the time of --watch is over is
 refused: it serves no further request until it is deployed again. Where the old
 version is not loaded any longer it is loaded first, as deploy does, and the command
 waits for that.`,
@@ -172,11 +189,19 @@ waits for that.`,
 			if err != nil {
 				return err
 			}
+			if err := o.checkWait(); err != nil {
+				return err
+			}
 			return o.withRegistry(cmd, s, func(ctx context.Context, r *registry.Registry) error {
+				ctx, cancel := o.bounded(ctx)
+				defer cancel()
 				c := &change{registry: r, name: name}
 				d, err := c.make(ctx, func(d *registry.Deployment, _ []registry.Report) (*registry.Deployment, error) {
 					return d.Rollback(reason, operator())
 				})
+				if errors.Is(err, registry.ErrNothing) && d.Active != (registry.Ref{}) {
+					return fmt.Errorf("%w ('cellmq model undeploy %s' takes it out of service)", err, name)
+				}
 				if err != nil {
 					return err
 				}
@@ -186,7 +211,7 @@ waits for that.`,
 	}
 	o.bind(cmd.Flags())
 	cmd.Flags().StringVar(&reason, "reason", "rolled back by an operator", "why, for others to read")
-	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "only begin")
+	o.bindWait(cmd.Flags())
 	return cmd
 }
 
@@ -223,63 +248,4 @@ workers never free the model to make room for others. unpin ends that.`,
 	}
 	o.bind(cmd.Flags())
 	return cmd
-}
-
-func newModelDelete(s streams) *cobra.Command {
-	o := &modelOptions{}
-	unused := false
-	cmd := &cobra.Command{
-		Use:   "delete NAME@VERSION | delete --unused",
-		Short: "Delete a version from NATS",
-		Long: `delete removes a version and the parts that no other one uses. It is refused while
-the version is deployed, kept to go back to, or loaded by a worker, and while the
-model is pinned. --unused deletes no version: it removes what pushes left that were
-not finished within an hour.`,
-		Example: `  cellmq model delete my-lm@1
-  cellmq model delete --unused`,
-		Args: args(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, positional []string) error {
-			if unused == (len(positional) > 0) {
-				return usagef("either NAME@VERSION or --unused wanted")
-			}
-			if unused {
-				return o.withRegistry(cmd, s, func(ctx context.Context, r *registry.Registry) error { return o.sweep(ctx, r, s) })
-			}
-			name, version, err := oneVersion(positional[0])
-			if err != nil {
-				return err
-			}
-			return o.withRegistry(cmd, s, func(ctx context.Context, r *registry.Registry) error {
-				if err := r.Delete(ctx, name, version); err != nil {
-					return err
-				}
-				if o.json {
-					return writeJSON(s.out, struct {
-						Model   string `json:"model"`
-						Version string `json:"version"`
-						Deleted bool   `json:"deleted"`
-					}{name, version, true})
-				}
-				_, err := fmt.Fprintf(s.out, "%s@%s is deleted\n", name, version)
-				return err
-			})
-		},
-	}
-	o.bind(cmd.Flags())
-	cmd.Flags().BoolVar(&unused, "unused", false, "remove what unfinished pushes left")
-	return cmd
-}
-
-func (o *modelOptions) sweep(ctx context.Context, r *registry.Registry, s streams) error {
-	freed, err := r.Sweep(ctx)
-	if err != nil {
-		return err
-	}
-	if o.json {
-		return writeJSON(s.out, struct {
-			Freed int64 `json:"freed_bytes"`
-		}{freed})
-	}
-	_, err = fmt.Fprintf(s.out, "%s freed\n", sizeText(freed))
-	return err
 }

@@ -102,7 +102,7 @@ func detailsOfModel(ctx context.Context, r *registry.Registry, name, version str
 		return nil, err
 	}
 	deployment := deployed[name]
-	if deployment != nil {
+	if deployment != nil && (deployment.Serial > 0 || deployment.Pinned) {
 		d.Deployment = &deploymentDetails{Deployment: deployment, Stored: deployment.Stored}
 	}
 	for _, m := range versions {
@@ -131,6 +131,9 @@ func (d *modelDetails) addWorkers(reports []registry.Report, deployment *registr
 				continue
 			}
 			for _, v := range m.Versions {
+				if isReady(v.State) {
+					v.Reason = "" // of a state before
+				}
 				if d.version == "" || len(d.Versions) > 0 && v.Digest == d.Versions[0].Digest {
 					d.Workers = append(d.Workers, workerVersion{reports[i].Worker, m.Serial, role(deployment, v.Digest), v})
 				}
