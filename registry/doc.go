@@ -21,6 +21,21 @@
 // A Deployment says what is served of a model. Workers read it, report what they
 // have, and move it on with compare-and-swap: there is no leader.
 //
+// A bucket may have more keys than an answer of the server, so they are read in the
+// order of their sequences, in answers of a bounded size. A [Registry] keeps what it
+// has read of deployments and asks for what is new, beginning with the newest record
+// it knows: when that is no longer there it reads all again.
+//
+// A version is deleted in three steps: the deployment says so, the version goes, the
+// deployment no longer says so. Who deploys reads the deployment, then the version,
+// and replaces the deployment that it has read:
+//
+//	           deletes                 deploys
+//	read deployment, versions      read deployment
+//	replace: deleting v    ──┐     read version v
+//	remove v                 └──>  replace: next v    refused, it is another by now
+//	replace: not deleting          read again         no v, or v is being deleted
+//
 // # Names
 //
 // All names have an underscore and the subject prefix behind when it is not the
