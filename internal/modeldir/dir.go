@@ -17,6 +17,13 @@ var _ fs.StatFS = (*Dir)(nil)
 // Open opens a directory, whose own path may have links in it. The caller closes
 // it.
 func Open(path string) (*Dir, error) {
+	s, err := os.Stat(path) // to open a named pipe would wait
+	if err == nil && !s.IsDir() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("no directory")}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open model directory: %w", err)
+	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return nil, fmt.Errorf("open model directory: %w", err)

@@ -64,6 +64,9 @@ func List(fsys fs.FS) ([]File, error) {
 		if Hidden(e.Name()) || e.IsDir() {
 			continue
 		}
+		if !ValidName(e.Name()) {
+			return nil, &Error{File: e.Name(), Err: ErrName}
+		}
 		s, err := stat(fsys, e)
 		if err != nil {
 			return nil, &Error{File: e.Name(), Err: err}
@@ -72,7 +75,7 @@ func List(fsys fs.FS) ([]File, error) {
 			continue
 		}
 		sum += max(0, s.Size())
-		if err := checkFile(e.Name(), s, len(files), sum); err != nil {
+		if err := checkFile(s, len(files), sum); err != nil {
 			return nil, &Error{File: e.Name(), Err: err}
 		}
 		files = append(files, File{Name: e.Name(), Size: s.Size()})
@@ -98,12 +101,10 @@ func cause(err error) error {
 }
 
 // checkFile checks the file that comes after n others, with which it has sum bytes.
-func checkFile(name string, s fs.FileInfo, n int, sum int64) error {
+func checkFile(s fs.FileInfo, n int, sum int64) error {
 	switch {
 	case !s.Mode().IsRegular():
 		return irregular(s.Mode())
-	case !ValidName(name):
-		return ErrName
 	case n == MaxFiles:
 		return fmt.Errorf("more than %d files, 1 to %d wanted", MaxFiles, MaxFiles)
 	case s.Size() > MaxFileBytes:
