@@ -84,7 +84,7 @@ func passes(err error) bool {
 
 // downTime is how long a server is away at most. A consumer whose replicas had not
 // caught up has no leader until it is back.
-const downTime = 20 * time.Second
+const downTime = 8 * time.Second
 
 // TestLeaderIsLost kills the leader of the queue under load and then ends
 // another one in order: worker and client go on, and every request is answered,
@@ -100,8 +100,8 @@ func TestLeaderIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		answered, back := make(chan struct{}), make(chan error, 1)
-		for n := range 60 {
-			if n == 20 {
+		for n := range 40 {
+			if n == 10 {
 				go func() {
 					end(leader)
 					select {
@@ -293,6 +293,6 @@ func TestOneFinalInACluster(t *testing.T) {
 		}
 		cluster.Kill(leader)
 	}()
-	raceFinals(t, []string{cluster.URL(), cluster.URL()}, broker.StreamConfig{Replicas: 3}, 200)
+	raceFinals(t, []string{cluster.URL(), cluster.URL()}, broker.StreamConfig{Replicas: 3}, 80)
 	<-killed
 }

@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"flag"
 	"net"
 	"sync"
 	"testing"
@@ -13,8 +14,18 @@ import (
 	"github.com/cellmq/cellmq/broker/brokertest"
 )
 
+// atOnce is how many tests run at the same time unless the command line says
+// otherwise: they wait, for elections and intervals, far more than they compute.
+const atOnce = "4"
+
 func TestMain(m *testing.M) {
 	brokertest.Main()
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		if err := parallel.Value.Set(atOnce); err != nil {
+			panic(err)
+		}
+	}
 	goleak.VerifyTestMain(m,
 		// The server keeps these for its process.
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*ipQueue[...]).push"),

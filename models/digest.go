@@ -2,20 +2,20 @@ package models
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
-	"strings"
 
+	"github.com/cellmq/cellmq/internal/modeldir"
 	"github.com/cellmq/cellmq/models/safetensors"
 )
 
 // Digest returns what [Model.Digest] is for the model in fsys, without loading
-// it: nothing is checked but that the files can be read.
+// it: nothing is checked but that the files are ones that a model can have, and
+// can be read.
 func Digest(fsys fs.FS) (string, error) {
 	d, err := (&source{fsys: fsys}).digest()
 	if err != nil {
@@ -63,53 +63,40 @@ func (s *source) hash() (digest, weightsSum string, err error) {
 	return digest, <-made, err
 }
 
-// hidden says whether a name is none of a model's: editors and tools leave
-// files and links of such names, which may lead nowhere and are not looked at.
-func hidden(name string) bool { return strings.HasPrefix(name, ".") }
-
-// digest hashes names and contents, each after its length, so that no two
-// directories with different files look the same. Hidden files and
-// sub-directories are none of it.
+// digest hashes the files that the directory holds, which must be ones that a
+// model can have.
 func (s *source) digest() (string, error) {
-	entries, err := fs.ReadDir(s.fsys, ".")
+	files, err := modeldir.List(s.fsys)
+	if e, ok := errors.AsType[*modeldir.Error](err); ok {
+		return "", &ConfigError{File: fileName(e.File), Err: e.Err}
+	}
 	if err != nil {
-		return "", fmt.Errorf("read directory: %w", err)
+		return "", err
 	}
-	h := sha256.New()
-	for _, e := range entries {
-		if hidden(e.Name()) {
+	d := modeldir.NewDigest()
+	for _, f := range files {
+		if f.Name == weightsFile && s.weights != nil {
+			d.File(weightsFile, int64(len(s.weights)))
+			_, _ = d.Write(s.weights) // a hash never fails
 			continue
 		}
-		if e.Name() == weightsFile && s.weights != nil {
-			writeLengths(h, weightsFile, int64(len(s.weights)))
-			h.Write(s.weights)
-			continue
-		}
-		info, err := fs.Stat(s.fsys, e.Name())
-		if err != nil {
-			return "", &ConfigError{File: e.Name(), Err: err}
-		}
-		if !info.Mode().IsRegular() {
-			continue
-		}
-		writeLengths(h, e.Name(), info.Size())
-		if err := hashFile(h, s.fsys, e.Name()); err != nil {
-			return "", &ConfigError{File: e.Name(), Err: err}
+		d.File(f.Name, f.Size)
+		if err := copyFile(d, s.fsys, f.Name); err != nil {
+			return "", &ConfigError{File: f.Name, Err: err}
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return d.Sum(), nil
 }
 
-// writeLengths writes what stands before a file's content: both lengths and the
-// name.
-func writeLengths(w io.Writer, name string, size int64) {
-	var lengths [16]byte
-	binary.BigEndian.PutUint64(lengths[:8], uint64(len(name)))
-	binary.BigEndian.PutUint64(lengths[8:], uint64(size))
-	_, _ = w.Write(append(lengths[:], name...)) // a hash never fails
+// fileName is how an error names a file of any name: a valid one as it is.
+func fileName(name string) string {
+	if modeldir.ValidName(name) {
+		return name
+	}
+	return fmt.Sprintf("%.64q", name)
 }
 
-func hashFile(w io.Writer, fsys fs.FS, name string) error {
+func copyFile(w io.Writer, fsys fs.FS, name string) error {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return err

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"unicode"
 
+	"github.com/cellmq/cellmq/internal/modeldir"
 	"github.com/cellmq/cellmq/models/internal/brief"
 	"github.com/cellmq/cellmq/models/tokenizer"
 )
@@ -28,10 +29,9 @@ const (
 	maxConfigBytes  = 1 << 20
 	maxVocabBytes   = 32 << 20
 	maxGoldenBytes  = 16 << 20
-	maxWeightsBytes = 4 << 30
+	maxWeightsBytes = modeldir.MaxFileBytes
 	maxTextBytes    = 64 // of a version or task
 	maxNameBytes    = 64
-	maxFileName     = 255
 )
 
 // The families, by model_type.
@@ -76,14 +76,14 @@ func LoadDir(dir string) ([]*Model, error) {
 		errs   brief.List
 	)
 	for _, e := range entries {
-		if hidden(e.Name()) {
+		if modeldir.Hidden(e.Name()) {
 			continue
 		}
-		sub := os.DirFS(path.Join(dir, e.Name()))
-		if _, err := fs.Stat(sub, configFile); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		at := filepath.Join(dir, e.Name())
+		if _, err := os.Lstat(filepath.Join(at, configFile)); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			continue // something else lies here
 		}
-		m, err := Load(sub, e.Name())
+		m, err := LoadFrom(at, e.Name())
 		if err != nil {
 			errs.Add(err)
 			continue
@@ -91,6 +91,17 @@ func LoadDir(dir string) ([]*Model, error) {
 		models = append(models, m)
 	}
 	return models, errs.Err()
+}
+
+// LoadFrom is [Load] for a directory on disk, nothing outside which is read: a link
+// that leads elsewhere is an error.
+func LoadFrom(dir, name string) (m *Model, err error) {
+	d, err := modeldir.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("load model %.80q: %w", name, err)
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return Load(d, name)
 }
 
 // Load reads the model in fsys, whose root is the model's directory, and
@@ -145,6 +156,9 @@ func read(src *source, name string) (*Model, error) {
 	}
 	if len(c.Version) > maxTextBytes || len(c.Task) > maxTextBytes {
 		return nil, &ConfigError{File: configFile, Field: "version, task", Err: fmt.Errorf("at most %d bytes wanted", maxTextBytes)}
+	}
+	if strings.ContainsFunc(c.Task, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return nil, &ConfigError{File: configFile, Field: "task", Err: fmt.Errorf("%+q, printable text wanted", c.Task)}
 	}
 	if strings.ContainsFunc(c.Version, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return nil, &ConfigError{File: configFile, Field: "version", Err: fmt.Errorf("%+q, printable ASCII wanted: requests and letters have it in a header", c.Version)}
@@ -212,8 +226,8 @@ func newTokenizer(fsys fs.FS, field string, c *tokenizer.Config, size int) (toke
 	}
 	var vocabulary []byte
 	if c.Vocab != "" {
-		if !plainFile(c.Vocab) {
-			return nil, &ConfigError{File: configFile, Field: field + ".vocab", Err: fmt.Errorf("%.64q, a file of the directory wanted", c.Vocab)}
+		if !modeldir.ValidName(c.Vocab) {
+			return nil, &ConfigError{File: configFile, Field: field + ".vocab", Err: fmt.Errorf("%.64q, a file of the directory wanted: %w", c.Vocab, modeldir.ErrName)}
 		}
 		var err error
 		if vocabulary, err = readFile(fsys, c.Vocab, maxVocabBytes); err != nil {
@@ -225,13 +239,6 @@ func newTokenizer(fsys fs.FS, field string, c *tokenizer.Config, size int) (toke
 		return nil, &ConfigError{File: configFile, Field: field, Err: err}
 	}
 	return t, nil
-}
-
-// plainFile says whether a name can be that of a file in a model's directory
-// and in an error's text.
-func plainFile(name string) bool {
-	outside := func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) }
-	return len(name) <= maxFileName && fs.ValidPath(name) && !strings.ContainsFunc(name, outside)
 }
 
 // readFile reads a file of at most limit bytes.

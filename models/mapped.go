@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
+
+	"github.com/cellmq/cellmq/internal/modeldir"
 )
 
 // Dir is a model's directory on disk whose weights file is mapped into memory
@@ -14,7 +14,7 @@ import (
 // [Model.Close] is the system's page cache and not the process's own memory. It
 // is safe for concurrent use.
 type Dir struct {
-	root    fs.FS
+	root    *modeldir.Dir
 	weights []byte // of the weights file; nil where it is not mapped
 
 	mu     sync.Mutex
@@ -22,7 +22,7 @@ type Dir struct {
 	closed bool
 }
 
-var _ fs.FS = (*Dir)(nil)
+var _ fs.StatFS = (*Dir)(nil)
 
 // errDirClosed is the error of a load from a directory that is closed.
 var errDirClosed = errors.New("the model's directory is closed")
@@ -33,18 +33,18 @@ var errDirClosed = errors.New("the model's directory is closed")
 // whole under another name and never touched again. It fails when there is no
 // such directory; all else is left to Load.
 func OpenDir(dir string) (*Dir, error) {
-	info, err := os.Stat(dir)
-	if err == nil && !info.IsDir() {
-		err = &fs.PathError{Op: "open", Path: dir, Err: errors.New("no directory")}
-	}
+	root, err := modeldir.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open model directory: %w", err)
+		return nil, err
 	}
-	return &Dir{root: os.DirFS(dir), weights: mapFile(filepath.Join(dir, weightsFile))}, nil
+	return &Dir{root: root, weights: mapFile(root, weightsFile)}, nil
 }
 
-// Open opens a file of the directory.
+// Open opens a file of the directory; nothing outside it.
 func (d *Dir) Open(name string) (fs.File, error) { return d.root.Open(name) }
+
+// Stat describes what a name leads to.
+func (d *Dir) Stat(name string) (fs.FileInfo, error) { return d.root.Stat(name) }
 
 // Close unmaps the weights. It fails, and changes nothing, while a model that
 // was loaded from the directory is not closed or one is being loaded.
@@ -61,6 +61,9 @@ func (d *Dir) Close() error {
 		return fmt.Errorf("close model directory: unmap %s: %w", weightsFile, err)
 	}
 	d.weights, d.closed = nil, true
+	if err := d.root.Close(); err != nil {
+		return fmt.Errorf("close model directory: %w", err)
+	}
 	return nil
 }
 

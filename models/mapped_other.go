@@ -2,7 +2,9 @@
 
 package models
 
+import "github.com/cellmq/cellmq/internal/modeldir"
+
 // mapFile maps nothing: the file is read.
-func mapFile(string) []byte { return nil }
+func mapFile(*modeldir.Dir, string) []byte { return nil }
 
 func unmap([]byte) error { return nil }

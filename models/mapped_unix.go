@@ -7,19 +7,25 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cellmq/cellmq/internal/modeldir"
 )
 
 // maxMappedBytes is the largest file that is mapped.
 const maxMappedBytes = min(maxWeightsBytes, math.MaxInt)
 
-// mapFile maps a file for reading. It returns nil when the file is not one to
-// map or the system refuses: then the file is read.
-func mapFile(path string) []byte {
-	f, err := os.Open(path)
+// mapFile maps a file of a directory for reading. It returns nil when the file is
+// not one to map or the system refuses: then the file is read.
+func mapFile(dir *modeldir.Dir, name string) []byte {
+	opened, err := dir.Open(name)
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = f.Close() }() // the mapping outlives it
+	defer func() { _ = opened.Close() }() // the mapping outlives it
+	f, ok := opened.(*os.File)
+	if !ok {
+		return nil
+	}
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxMappedBytes {
 		return nil

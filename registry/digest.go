@@ -3,68 +3,35 @@ package registry
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
-	"strings"
+
+	"github.com/cellmq/cellmq/internal/modeldir"
 )
 
-// directory hashes a version's files in the order of their names. Its sum is the
-// digest that models.Load computes: lengths of name and content, name, content.
-type directory struct{ h hash.Hash }
-
-func newDirectory() *directory { return &directory{h: sha256.New()} }
-
-// file begins a file, whose content is then written to h.
-func (d *directory) file(name string, size int64) {
-	var lengths [16]byte
-	binary.BigEndian.PutUint64(lengths[:8], uint64(len(name)))
-	binary.BigEndian.PutUint64(lengths[8:], uint64(size))
-	d.h.Write(lengths[:])
-	d.h.Write([]byte(name))
-}
-
-func (d *directory) sum() string { return hex.EncodeToString(d.h.Sum(nil)) }
-
-// scan fills in the files of a directory and returns its digest. Hidden files and
-// sub-directories are none of a version.
+// scan fills in the files of a directory and returns its digest.
 func scan(ctx context.Context, files fs.FS, m *Manifest) (string, error) {
-	entries, err := fs.ReadDir(files, ".")
+	listed, err := modeldir.List(files)
+	if e, ok := errors.AsType[*modeldir.Error](err); ok {
+		return "", fmt.Errorf("files: %w: %w", e, ErrMalformed)
+	}
 	if err != nil {
-		return "", fmt.Errorf("read directory: %w", err)
+		return "", err
 	}
 	m.Files = nil
-	d := newDirectory()
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		s, err := fs.Stat(files, e.Name())
+	d := modeldir.NewDigest()
+	for _, l := range listed {
+		d.File(l.Name, l.Size)
+		f, err := scanFile(ctx, files, l.Name, l.Size, d)
 		if err != nil {
-			return "", fmt.Errorf("read directory: %w", err)
-		}
-		if !s.Mode().IsRegular() {
-			continue
-		}
-		if len(m.Files) == maxFiles {
-			return "", fmt.Errorf("directory has more than %d files", maxFiles)
-		}
-		if !plainFile(e.Name()) || s.Size() > maxFileBytes {
-			return "", fmt.Errorf("file %.64q of %d bytes: a printable name of at most %d bytes and at most %d bytes wanted",
-				e.Name(), s.Size(), maxFileName, int64(maxFileBytes))
-		}
-		d.file(e.Name(), s.Size())
-		f, err := scanFile(ctx, files, e.Name(), s.Size(), d.h)
-		if err != nil {
-			return "", fmt.Errorf("read %s: %w", e.Name(), err)
+			return "", fmt.Errorf("read %s: %w", l.Name, err)
 		}
 		m.Files = append(m.Files, f)
 	}
-	return d.sum(), nil
+	return d.Sum(), nil
 }
 
 // scanFile hashes a file and its parts in one pass.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cellmq/cellmq/internal/modeldir"
 )
 
 // FetchPrefix is how the names of directories begin that a fetch which did not end
@@ -171,11 +172,11 @@ func (r *Registry) get(ctx context.Context, p part, f *os.File) error {
 // verify compares whole files and the directory with what the manifest names, as
 // they are read back.
 func verify(ctx context.Context, m *Manifest, files map[string]*os.File) error {
-	d := newDirectory()
+	d := modeldir.NewDigest()
 	for i := range m.Files {
 		f := &m.Files[i]
-		d.file(f.Name, f.Size)
-		sum, err := verifyFile(ctx, files[f.Name], f.Size, d.h)
+		d.File(f.Name, f.Size)
+		sum, err := verifyFile(ctx, files[f.Name], f.Size, d)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
@@ -186,13 +187,13 @@ func verify(ctx context.Context, m *Manifest, files map[string]*os.File) error {
 			return err
 		}
 	}
-	if d.sum() != m.Digest {
-		return fmt.Errorf("directory: %s, %s wanted: %w", d.sum(), m.Digest, ErrDigest)
+	if d.Sum() != m.Digest {
+		return fmt.Errorf("directory: %s, %s wanted: %w", d.Sum(), m.Digest, ErrDigest)
 	}
 	return nil
 }
 
-func verifyFile(ctx context.Context, f *os.File, size int64, all hash.Hash) (string, error) {
+func verifyFile(ctx context.Context, f *os.File, size int64, all io.Writer) (string, error) {
 	whole := sha256.New()
 	for offset := int64(0); offset < size; offset += PartBytes {
 		if err := ctx.Err(); err != nil {

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/cellmq/cellmq/internal/modeldir"
 )
 
 // The bounds of a manifest.
@@ -19,11 +20,10 @@ const (
 	maxTextBytes    = 64 // of a version, family, task or weight type
 	maxCells        = 256
 	maxCellName     = 128
-	maxFiles        = 64
-	maxFileName     = 255
-	maxFileBytes    = 4 << 30
-	maxVersionBytes = 5 << 30 // of all files of a version together
-	sumLength       = 64      // of a SHA-256 in hex
+	maxFiles        = modeldir.MaxFiles
+	maxFileBytes    = modeldir.MaxFileBytes
+	maxVersionBytes = modeldir.MaxBytes
+	sumLength       = 64 // of a SHA-256 in hex
 )
 
 // Manifest describes a version of a model. It does not change once it is stored.
@@ -190,8 +190,8 @@ func (m *Manifest) checkFiles() error {
 	for i := range m.Files {
 		f := &m.Files[i]
 		switch {
-		case !plainFile(f.Name):
-			return fmt.Errorf("files: name %.64q, a file of the directory wanted", f.Name)
+		case !modeldir.ValidName(f.Name):
+			return fmt.Errorf("files: %.64q: %w", f.Name, modeldir.ErrName)
 		case f.Name <= before:
 			return fmt.Errorf("files: %.64q after %.64q, the order of names wanted", f.Name, before)
 		case f.Size < 0 || f.Size > maxFileBytes:
@@ -229,12 +229,6 @@ func validSum(s string) bool {
 
 func printable(s string, most int) bool {
 	return len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
-}
-
-// plainFile says whether a name can be that of a file in a model's directory;
-// hidden ones are none of it.
-func plainFile(name string) bool {
-	return printable(name, maxFileName) && fs.ValidPath(name) && !strings.HasPrefix(name, ".") && !strings.ContainsAny(name, `/\`)
 }
 
 // The keys of versions, as the subjects of their messages.

@@ -26,7 +26,9 @@ const (
 
 // Push stores the directory in files as the version that m names, whose Format,
 // Files and Pushed it fills in, and returns what is stored. It makes the buckets
-// when they are absent. A digest in m must be that of the files, else [ErrChanged].
+// when they are absent. What is no file that a model can have is [ErrMalformed]; the
+// root of files decides where links lead. A digest in m must be that of the files,
+// else [ErrChanged].
 //
 // Nothing is visible until all is stored. Parts that are stored already are not
 // sent: a push that was interrupted is repeated to go on. The same version with

@@ -190,7 +190,7 @@ func TestPushRefuses(t *testing.T) {
 	}{
 		"no files":           {dir(nil), version("m", "1"), "files: 0, 1 to 64"},
 		"too many files":     {dir(many), version("m", "1"), "more than 64 files"},
-		"name of a file":     {dir(map[string][]byte{"a\x01b": nil}), version("m", "1"), "printable name"},
+		"name of a file":     {dir(map[string][]byte{"a\x01b": nil}), version("m", "1"), "printable text"},
 		"name of a model":    {one, version("M", "1"), `"M"`},
 		"no version":         {one, version("m", ""), "version"},
 		"version of 65":      {one, version("m", strings.Repeat("v", 65)), "64 bytes"},

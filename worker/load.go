@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -33,7 +32,7 @@ func (o *ownModels) complete() error {
 // again returns what reads a model's files once more.
 func (o *ownModels) again(name string) func() (*models.Model, error) {
 	if dir, ok := o.dirs[name]; ok {
-		return func() (*models.Model, error) { return models.Load(os.DirFS(filepath.Join(dir, name)), name) }
+		return func() (*models.Model, error) { return models.LoadFrom(filepath.Join(dir, name), name) }
 	}
 	return func() (*models.Model, error) { return zoo.Load(name) }
 }

@@ -36,7 +36,7 @@ func TestModelUsage(t *testing.T) {
 		{"unknown", []string{"train"}, 2, "", `unknown command "train"`},
 		{"help of deploy", []string{"deploy", "--help"}, 0, "--canary 10 --hold 30m", ""},
 		{"no directory", []string{"push"}, 2, "", "arg"},
-		{"directory that is none", []string{"push", filepath.Join(dir, "none")}, 1, "", "none: config.json"},
+		{"directory that is none", []string{"push", filepath.Join(dir, "none")}, 1, "", "none: no such file or directory"},
 		{"directory without a name", []string{"push", "/"}, 2, "", "--name"},
 		{"bad name", []string{"push", dir, "--name", "My LM"}, 2, "", `"My LM" is no name of a model`},
 		{"bad store", []string{"push", dir, "--store-bytes", "-1"}, 2, "", "--store-bytes -1"},
@@ -415,7 +415,7 @@ func TestModelPushInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-p.done
-	if code := p.cmd.ProcessState.ExitCode(); code != 130 {
+	if code := p.cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(p.stderr(), "interrupted, push of trees@1: nothing was sent") {
 		t.Errorf("exit code %d, stderr %s", code, p.stderr())
 	}
 	s.put(t, "lock", `{"owner":"","purpose":"","beat":8}`)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/internal/modeldir"
 	"github.com/cellmq/cellmq/models"
 )
 
@@ -93,7 +94,12 @@ func (o *goldenOptions) record(ctx context.Context, s streams, dir string) error
 	if err != nil {
 		return err
 	}
-	m, err := models.Load(without{os.DirFS(dir), goldenFile}, name)
+	files, err := modeldir.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = files.Close() }() // they were only read
+	m, err := models.Load(without{files, goldenFile}, name)
 	if err != nil {
 		return err
 	}
@@ -109,7 +115,7 @@ func (o *goldenOptions) record(ctx context.Context, s streams, dir string) error
 	if err := o.write(dir, lines.Bytes()); err != nil {
 		return err
 	}
-	digest, err := models.Digest(os.DirFS(dir))
+	digest, err := models.Digest(files)
 	if err != nil {
 		return err
 	}

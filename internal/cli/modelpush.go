@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/internal/modeldir"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/registry"
 )
@@ -22,7 +23,7 @@ func newModelPush(s streams) *cobra.Command {
 		Short: "Store a version of a model in NATS",
 		Long: `push stores the directory of a model as the version that its config.json names.
 Everything is checked before that as a worker does, but its golden outputs are not
-run: verify does that.
+run: verify does that. Links that lead out of the directory are refused.
 
 Files are stored in parts. A push that was interrupted goes on where it ended when
 it is run again, and nobody sees the version before it is whole. A version does not
@@ -42,12 +43,17 @@ otherwise; a later one with that flag changes it.`,
 			if err != nil {
 				return err
 			}
-			m, err := describe(positional[0], name)
+			files, err := modeldir.Open(positional[0])
+			if err != nil {
+				return err
+			}
+			defer func() { _ = files.Close() }() // they were only read
+			m, err := describe(files, name)
 			if err != nil {
 				return err
 			}
 			return o.withRegistry(cmd, s, func(ctx context.Context, r *registry.Registry) error {
-				return o.push(ctx, r, positional[0], m, s)
+				return o.push(ctx, r, files, m, s)
 			})
 		},
 	}
@@ -74,8 +80,8 @@ func nameOf(dir, given string) (string, error) {
 }
 
 // describe loads a model and says what its manifest says of it, but the files.
-func describe(dir, name string) (registry.Manifest, error) {
-	m, err := models.Load(os.DirFS(dir), name)
+func describe(files fs.FS, name string) (registry.Manifest, error) {
+	m, err := models.Load(files, name)
 	if err != nil {
 		return registry.Manifest{}, err
 	}
@@ -96,21 +102,26 @@ type pushed struct {
 	There   bool   `json:"there"` // the version had been pushed before
 }
 
-func (o *modelOptions) push(ctx context.Context, r *registry.Registry, dir string, m registry.Manifest, s streams) error {
+func (o *modelOptions) push(ctx context.Context, r *registry.Registry, files fs.FS, m registry.Manifest, s streams) error {
 	_, err := r.Version(ctx, m.Model, m.Version)
 	if err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrNoRegistry) {
 		return err
 	}
 	p := pushed{There: err == nil}
+	var last registry.Progress // its last call comes before Push returns
 	bar := newByteBar(s)
-	stored, err := r.Push(ctx, os.DirFS(dir), m, func(now registry.Progress) {
-		p.Sent = now.Done - now.Skipped
+	stored, err := r.Push(ctx, files, m, func(now registry.Progress) {
+		last = now
 		bar.show(now.Done, now.Total)
 	})
 	bar.clear()
+	if err != nil && ctx.Err() != nil {
+		return errors.Join(context.Cause(ctx), sayInterrupted(s, m, last))
+	}
 	if err != nil {
 		return err
 	}
+	p.Sent = last.Done - last.Skipped
 	p.Model, p.Version, p.Digest, p.Bytes = stored.Model, stored.Version, stored.Digest, stored.Bytes()
 	if err := warnOfGolden(stored, s); err != nil {
 		return err
@@ -123,6 +134,16 @@ func (o *modelOptions) push(ctx context.Context, r *registry.Registry, dir strin
 		how = "was there"
 	}
 	_, err = fmt.Fprintf(s.out, "%s@%s %s: %s, %s of them sent, digest %s\n", p.Model, p.Version, how, sizeText(p.Bytes), sizeText(p.Sent), p.Digest)
+	return err
+}
+
+// sayInterrupted tells how much of a version is stored when its push is interrupted.
+func sayInterrupted(s streams, m registry.Manifest, last registry.Progress) error {
+	stored := "nothing was sent"
+	if last.Done > 0 {
+		stored = fmt.Sprintf("%s of %s are stored, and pushing it again goes on from there", sizeText(last.Done), sizeText(last.Total))
+	}
+	_, err := fmt.Fprintf(s.err, "cellmq: interrupted, push of %s@%s: %s\n", m.Model, shown(m.Version), stored)
 	return err
 }
 

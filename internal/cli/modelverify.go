@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -87,7 +86,7 @@ func verifyDir(ctx context.Context, cfg worker.ServeConfig, dir, name, weights s
 		return nil, err
 	}
 	began := time.Now()
-	m, err := models.Load(os.DirFS(dir), name)
+	m, err := models.LoadFrom(dir, name)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ PyTorch 1.13 or later and nothing else; docs/models.md has the parameters of eac
 """
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -50,6 +51,8 @@ def export(directory, config, state, vocabularies=None, inputs=(), dtype="f32", 
     weights = out / ".model.safetensors.part"
     storage.save(weights, stored)
     os.replace(weights, out / "model.safetensors")
+    for line in lines:
+        line["weights_sha256"] = sha256(out / "model.safetensors")
     write(out / "golden.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     write(out / "config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")
     return left_out
@@ -101,8 +104,10 @@ def verify(directory, command=None):
     model = families.build(config)
     oracle = Oracle(restore(model, fit(storage.load(out / "model.safetensors"), model.state_dict(), "f32")), config, out)
     recorded = [json.loads(line) for line in (out / "golden.jsonl").read_text(encoding="utf-8").splitlines()]
-    faults = []
+    faults, weights = [], sha256(out / "model.safetensors")
     for n, line in enumerate(recorded, 1):
+        if line.get("weights_sha256", weights) != weights:
+            faults.append(f"golden.jsonl line {n}: weights_sha256 is {line['weights_sha256']!r}, that of the file {weights!r}")
         answer, _ = oracle.answer(line.get("input", line.get("input_ids")), line.get("max_tokens"))
         faults += [f"golden.jsonl line {n}: PyTorch: {fault}" for fault in differences(line, answer, oracle.labels)]
     if command:
@@ -110,6 +115,15 @@ def verify(directory, command=None):
             faults += [f"golden.jsonl line {n}: cellmq: {fault}" for fault in differences(line, final, oracle.labels)]
     refuse(faults)
     return len(recorded)
+
+
+def sha256(path):
+    """Return the SHA-256 of a file in hexadecimal."""
+    with open(path, "rb") as file:
+        total = hashlib.sha256()
+        while block := file.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
 
 
 def ask(command, directory, lines):

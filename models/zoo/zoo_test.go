@@ -68,11 +68,26 @@ func TestModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			wantNamedWeights(t, dir)
 			card, err := fs.ReadFile(dir, "card.md")
 			if err != nil || !strings.Contains(string(card), "icence") {
 				t.Errorf("no card with a licence: %v", err)
 			}
 		})
+	}
+}
+
+// wantNamedWeights wants each golden line to say which weights it is of. That they
+// are those of the directory, Load checks.
+func wantNamedWeights(t *testing.T, dir fs.FS) {
+	t.Helper()
+	golden, err := fs.ReadFile(dir, "golden.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, named := strings.Count(string(golden), "\n"), strings.Count(string(golden), `"weights_sha256":`)
+	if lines == 0 || lines != named {
+		t.Errorf("%d of %d golden lines name their weights", named, lines)
 	}
 }
 

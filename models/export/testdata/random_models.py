@@ -17,6 +17,7 @@ import families
 
 DTYPES = ["f32", "f16", "bf16"]
 INPUTS = 8
+LAYERS = [1, 2, 3, 4]
 
 
 def sizes(rng):
@@ -55,9 +56,11 @@ def language(rng, cell):
     vocab = rng.choice([2, 31, 256, 259])
     entry, files, text = tokenizer(rng, vocab, "")
     config = {"model_type": "rnn_lm", "cell": cell, "vocab_size": vocab, "embedding_size": sizes(rng),
-              "hidden_size": sizes(rng), "num_layers": rng.randint(1, 3), "tokenizer": entry}
+              "hidden_size": sizes(rng), "num_layers": rng.choice(LAYERS), "tokenizer": entry}
     if rng.random() < 0.5:
         config["eos_token_id"] = vocab - 1
+    if rng.random() < 0.5:
+        config.update(embedding_size=config["hidden_size"], tie_word_embeddings=True)
     return config, files, text, vocab
 
 
@@ -65,7 +68,7 @@ def translator(rng, cell):
     source, target = rng.randint(2, 40), rng.randint(3, 40)
     entry, files, text = tokenizer(rng, source, "source_")
     target_entry, target_files, _ = tokenizer(rng, target, "target_")
-    config = {"model_type": "rnn_seq2seq", "cell": cell, "num_layers": rng.randint(1, 3),
+    config = {"model_type": "rnn_seq2seq", "cell": cell, "num_layers": rng.choice(LAYERS),
               "bidirectional_encoder": rng.random() < 0.5, "attention": rng.choice(["none", "luong_general"]),
               "embedding_size": sizes(rng), "encoder_hidden_size": sizes(rng), "decoder_hidden_size": sizes(rng),
               "source_vocab_size": source, "target_vocab_size": target, "bos_token_id": 1, "eos_token_id": 2,
@@ -104,6 +107,8 @@ def tree(rng, _):
 def make(rng, directory, family, cell, dtype):
     config, files, text, ids = family(rng, cell)
     state = {name: 2 * tensor for name, tensor in families.build(config).state_dict().items()}
+    if config.get("tie_word_embeddings"):
+        state["out.weight"] = state["embed.weight"]
     inputs = [text() for _ in range(INPUTS)]
     if rng.random() < 0.5:  # by the command line, which reads texts only
         directory.mkdir(parents=True)

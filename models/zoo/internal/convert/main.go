@@ -4,13 +4,15 @@
 //	go run ./models/zoo/internal/convert -from DIR -words FILE -storage BF16 -to DIR
 //	go run ./models/zoo/internal/convert -from DIR -labels FILE ...
 //	go run ./models/zoo/internal/convert -from DIR -texts FILE -held-out FILE ...
+//	go run ./models/zoo/internal/convert -name-weights DIR
 //
 // DIR of -from is a model directory with float32 weights, FILE has the test
 // inputs, one JSON object a line, with the trainer's outputs. The first form
 // rounds the weights to each storage type and prints how the model does. The
 // second also writes DIR of -to: model.safetensors in the given type, and
 // golden.jsonl with the trainer's outputs for inputs on which the stored
-// weights give the same, spread over the whole file.
+// weights give the same, spread over the whole file. Each line names the weights
+// file. The last form only writes that into the lines of a golden.jsonl that is there.
 //
 // A file of -words is for sequence-to-sequence models; a line has "input",
 // "output", "logprob", "finish_reason" and "references", where output and
@@ -79,8 +81,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	labelFile := flags.String("labels", "", "labelled test inputs, one JSON object a line")
 	textFile := flags.String("texts", "", "test texts, one JSON object a line")
 	heldOut := flags.String("held-out", "", "held-out text, with -texts")
+	named := flags.String("name-weights", "", "model directory whose golden.jsonl is to name its weights")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *named != "" {
+		return nameWeights(*named)
 	}
 	test, err := readTest(*wordFile, *labelFile, *textFile, *heldOut)
 	if err != nil {
@@ -241,8 +247,9 @@ func write(dir string, weights []byte, golden []any) error {
 			return err
 		}
 	}
-	return errors.Join(
+	named, err := withWeights(buf.Bytes(), weights)
+	return errors.Join(err,
 		replace(filepath.Join(dir, weightsFile), weights),
-		replace(filepath.Join(dir, goldenFile), buf.Bytes()),
+		replace(filepath.Join(dir, goldenFile), named),
 	)
 }
