@@ -50,6 +50,9 @@ func (d *Deployment) Advance(reports []Report, age time.Duration, by string) (ne
 	waiting := d.waiting(servers)
 	switch d.Phase {
 	case Loading:
+		if waiting == "" && age < ReportLife && d.leftOut(reports) {
+			return d, false
+		}
 		if waiting == "" {
 			return d.loaded(servers, by), true
 		}
@@ -78,6 +81,12 @@ func (d *Deployment) servers(reports []Report) []server {
 	}
 	slices.SortFunc(all, func(a, b server) int { return cmp.Compare(a.worker, b.worker) })
 	return all
+}
+
+// leftOut says whether a report may leave out the model. One that serves it names it
+// in its next report, since deployments under way come first.
+func (d *Deployment) leftOut(reports []Report) bool {
+	return slices.ContainsFunc(reports, func(r Report) bool { return r.Omitted > 0 && r.model(d.Model) == nil })
 }
 
 // loaded begins what loading was for.

@@ -43,6 +43,8 @@ type follower struct {
 	unset    bool      // front does not have the models of the routes yet
 	told     time.Time // when the last report went out
 	reported string    // the state that it told of
+	unheard  bool      // it was not stored
+	omits    bool      // it had no room for all models
 	quiet    time.Time // no deployment is moved on before
 	session  uint64    // of the registry's connection
 }
