@@ -37,8 +37,8 @@ type server struct {
 //
 // Age is for how long this process has known the [Stage] of the deployment. Without
 // a report that names the model nothing changes. Reports expire while the server is
-// away: who has just connected, or connected again, gives none for [ReportLife], since
-// others may not have reported yet.
+// away: who has connected again, or has started while a deployment was under way, does
+// not call it for [ReportLife], since others may not have reported yet.
 func (d *Deployment) Advance(reports []Report, age time.Duration, by string) (next *Deployment, changed bool) {
 	servers := d.servers(reports)
 	if d.Phase == Steady || len(servers) == 0 || d.fresh() != nil {

@@ -3,9 +3,11 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cellmq/cellmq/broker"
@@ -47,6 +49,7 @@ type follower struct {
 	omits    bool      // it had no room for all models
 	quiet    time.Time // no deployment is moved on before
 	session  uint64    // of the registry's connection
+	met      bool      // the deployments were looked at
 }
 
 // stage is where a deployment is, and since when this process knows.
@@ -90,7 +93,8 @@ func (f *follower) run(ctx context.Context) {
 }
 
 // begin makes the routes that there are at the start: those of the worker's own
-// models, and of deployments as far as the registry answers soon.
+// models, and of deployments as far as the registry answers soon. It waits for the
+// first model to serve. There is none when the worker has been told to leave.
 func (f *follower) begin(ctx context.Context) error {
 	w := f.worker
 	f.settle(ctx) // its own models' routes
@@ -99,11 +103,14 @@ func (f *follower) begin(ctx context.Context) error {
 		return err
 	}
 	f.settle(ctx)
-	if own := (&ownModels{lacked: w.lacked}); w.polled.Load() == 0 && own.complete() != nil {
-		return own.complete()
-	}
-	for len(w.routes.Load().names()) == 0 {
-		if f.away() {
+	for {
+		if own := (&ownModels{lacked: w.lacked}); !w.shelf.open() && own.complete() != nil {
+			return own.complete()
+		}
+		if len(w.routes.Load().names()) > 0 {
+			return nil
+		}
+		if len(w.lacked) == 0 && f.away() {
 			return f.nothing()
 		}
 		tick := time.NewTimer(pollEvery)
@@ -111,6 +118,12 @@ func (f *follower) begin(ctx context.Context) error {
 		case <-ctx.Done():
 			tick.Stop()
 			return context.Cause(ctx)
+		case <-w.leave:
+			tick.Stop()
+			return nil
+		case <-w.conn.Closed():
+			tick.Stop()
+			return fmt.Errorf("broker: %w", broker.ErrClosed)
 		case <-w.changed:
 		case <-tick.C:
 			f.poll(ctx)
@@ -120,7 +133,6 @@ func (f *follower) begin(ctx context.Context) error {
 		tick.Stop()
 		f.settle(ctx)
 	}
-	return nil
 }
 
 // poll reads the deployments. Those that cannot be read stay as they are.
@@ -198,6 +210,7 @@ func (f *follower) follow(d *registry.Deployment) {
 		return
 	}
 	w := f.worker
+	w.loader.name(d)
 	var keys []versions.Key
 	for _, ref := range d.Wanted() {
 		if k, ok := keyAt(d.Model, ref, w.own[d.Model]); ok && !slices.Contains(keys, k) {
@@ -232,6 +245,7 @@ func (f *follower) failure(before, d *registry.Deployment) (versions.Key, bool) 
 func (f *follower) settle(ctx context.Context) {
 	w := f.worker
 	old, next := w.routes.Load(), f.routes(time.Now())
+	f.await(next)
 	if old.same(next) && !f.unset {
 		return
 	}
@@ -249,6 +263,32 @@ func (f *follower) settle(ctx context.Context) {
 	}
 	f.unset = false
 	f.log.Info("models offered", slog.Any("models", next.names()))
+}
+
+// await notes which models the worker was told to serve and has to wait for, and
+// logs them when they have changed.
+func (f *follower) await(next *routes) {
+	w := f.worker
+	var awaited []string
+	for _, name := range w.lacked {
+		if rt := next.byModel[name]; rt != nil && !rt.leaving {
+			continue
+		}
+		why := "not deployed yet"
+		if d := f.deployments[name]; d != nil {
+			why = "not loaded yet"
+			for _, s := range w.versions.Status() {
+				if s.Model == name && s.Digest == d.Active.Digest && s.Reason != "" {
+					why = s.Reason
+				}
+			}
+		}
+		awaited = append(awaited, fmt.Sprintf("model %s: %s", name, why))
+	}
+	text := strings.Join(awaited, "; ")
+	if old := w.awaited.Swap(&text); text != "" && (old == nil || *old != text) {
+		f.log.Warn("waiting for models", slog.Any("for", awaited))
+	}
 }
 
 // offer tells the server and clients which models are served. What is new is

@@ -35,6 +35,7 @@ type loader struct {
 	mu       sync.Mutex
 	local    map[versions.Key]*local
 	facts    map[versions.Key]facts
+	names    map[versions.Key]string // of versions that deployments name
 	resident []*cellrt.Model
 }
 
@@ -54,7 +55,25 @@ type local struct {
 }
 
 func newLoader(w *Worker) *loader {
-	return &loader{worker: w, local: map[versions.Key]*local{}, facts: map[versions.Key]facts{}}
+	return &loader{worker: w, local: map[versions.Key]*local{}, facts: map[versions.Key]facts{}, names: map[versions.Key]string{}}
+}
+
+// name learns what a deployment calls its versions, whose files may never be read.
+func (l *loader) name(d *registry.Deployment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, ref := range slices.Concat([]registry.Ref{d.Active, d.Next, d.Previous}, d.Refused) {
+		if ref != (registry.Ref{}) {
+			l.names[versions.Key{Model: d.Model, Digest: ref.Digest}] = ref.Version
+		}
+	}
+}
+
+// called is what a deployment calls a version; empty if none does.
+func (l *loader) called(k versions.Key) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.names[k]
 }
 
 // add makes a local version known.
@@ -69,6 +88,13 @@ func (l *loader) add(m *models.Model, again func() (*models.Model, error)) {
 	}
 }
 
+// drop forgets a local version.
+func (l *loader) drop(k versions.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.local, k)
+}
+
 func factsOf(m *models.Model) facts {
 	return facts{shown: shownOf(m), family: m.Family(), golden: m.GoldenCases(), selfMade: m.SelfMade()}
 }
@@ -81,13 +107,18 @@ func (l *loader) known(k versions.Key) (facts, bool) {
 	return f, ok
 }
 
-// keep forgets the facts of all versions but local ones and those named.
+// keep forgets the facts and names of all versions but local ones and those named.
 func (l *loader) keep(needed map[versions.Key]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for k := range l.facts {
 		if l.local[k] == nil && !needed[k] {
 			delete(l.facts, k)
+		}
+	}
+	for k := range l.names {
+		if !needed[k] {
+			delete(l.names, k)
 		}
 	}
 }
@@ -188,7 +219,6 @@ func (l *loader) Open(ctx context.Context, k versions.Key) (versions.Opened, err
 	o := &opened{key: k, began: time.Now(), log: l.worker.log}
 	err := l.read(ctx, o)
 	if err != nil {
-		l.ended(ctx, o, err)
 		return nil, err
 	}
 	if o.weights, o.state, err = l.size(o.model); err != nil {
@@ -294,26 +324,17 @@ func (l *loader) size(m *models.Model) (weights, state int64, err error) {
 	return weights, state, err
 }
 
-// ended counts a load, and logs one that failed.
-func (l *loader) ended(ctx context.Context, o *opened, err error) {
-	l.worker.metrics.loaded(o.key.Model, err, time.Since(o.began))
-	if err != nil && ctx.Err() == nil {
-		l.worker.log.LogAttrs(ctx, slog.LevelWarn, "model not loaded",
-			slog.String("model", o.key.Model), slog.String("digest", o.key.Digest), slog.Any("error", err))
-	}
-}
-
 // Load implements [versions.Loader]. A model with another weight type than float32
 // has to pass its golden outputs with float32 first: what rounding may change says
 // little about whether the files are whole.
 func (l *loader) Load(ctx context.Context, v versions.Opened, stage func(versions.State)) (*versions.Loaded, error) {
 	o := v.(*opened) //nolint:forcetypeassert // it is what Open returned
 	out, err := l.load(ctx, o, stage)
-	l.ended(ctx, o, err)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.key.Model, err)
 	}
 	m := o.model
+	l.worker.metrics.loaded(m.Name(), out.Took)
 	l.worker.log.LogAttrs(ctx, slog.LevelInfo, "model loaded",
 		slog.String("model", m.Name()), slog.String("version", m.Version()), slog.String("family", m.Family()),
 		slog.Int("parameters", m.Parameters()), slog.String("digest", m.Digest()),

@@ -168,9 +168,7 @@ func (f *follower) advance(ctx context.Context, now time.Time) {
 	if f.away() {
 		return
 	}
-	if n := w.shelf.nc.Stats().Reconnects; n != f.session {
-		f.session, f.quiet = n, now.Add(registry.ReportLife) // others may not have reported yet
-	}
+	f.meet(w.shelf.nc.Stats().Reconnects, now)
 	if now.Before(f.quiet) || !f.busy() {
 		return
 	}
@@ -196,6 +194,16 @@ func (f *follower) advance(ctx context.Context, now time.Time) {
 			f.log.Warn("deployment not written", slog.String("model", model), slog.Any("error", err))
 		}
 	}
+}
+
+// meet has the worker decide nothing for a while when others may not have reported
+// yet: after each reconnect, and when it meets a deployment under way at its first
+// look. One that begins later finds the reports of all that live.
+func (f *follower) meet(reconnects uint64, now time.Time) {
+	if reconnects != f.session || !f.met && f.busy() {
+		f.quiet = now.Add(registry.ReportLife)
+	}
+	f.session, f.met = reconnects, true
 }
 
 // nothing says why the worker has no model to serve.

@@ -27,7 +27,7 @@ func TestWorkerOfManyModelsIsHeard(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	startServing(t, server, nil)
+	w := startServing(t, server, nil)
 	eventually(t, "the report is cut", func() bool {
 		reports, err := s.Reports(t.Context())
 		if err != nil {
@@ -35,6 +35,12 @@ func TestWorkerOfManyModelsIsHeard(t *testing.T) {
 		}
 		return len(reports) == 1 && len(reports[0].Models)+reports[0].Omitted == many+1 && reports[0].Omitted > 0
 	})
+	if n := metric(t, w, `cellmq_model_failed{model="absent000",version="1"}`); n != 1 {
+		t.Errorf("absent000@1 has failed: %v", n)
+	}
+	if n := metric(t, w, `cellmq_model_loads_total{model="absent000",result="failed"}`); n == 0 {
+		t.Error("its failure is not counted")
+	}
 	s.pushLetters("z", "1")
 	s.deploy("z", "1")
 	c := newBuyer(t, connect(t, server), "me")
