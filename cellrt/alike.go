@@ -25,7 +25,7 @@ func alikeOps(a, b Op) bool {
 		return false
 	}
 	for i := range x.NumField() {
-		same := false
+		var same bool
 		switch f, g := x.Field(i).Interface(), y.Field(i).Interface(); f := f.(type) {
 		case *Matrix:
 			m := g.(*Matrix) //nolint:forcetypeassert // the types are one

@@ -44,10 +44,13 @@ func readable(all []ModelReport) []ModelReport {
 func (r Report) Fit() Report {
 	all := readable(r.Models)
 	r.Format, r.Models, r.Omitted = reportFormat, []ModelReport{}, r.Omitted+len(all)
-	b, err := json.Marshal(r)
-	room := reportBytes - len(b)
+	room := reportBytes
+	if b, err := json.Marshal(r); err == nil {
+		room -= len(b)
+	}
 	for _, m := range all[:min(len(all), maxModels)] {
-		if b, err = json.Marshal(m); err != nil || len(b)+1 > room {
+		b, err := json.Marshal(m)
+		if err != nil || len(b)+1 > room {
 			break
 		}
 		room -= len(b) + 1
