@@ -155,6 +155,7 @@ func (f *follower) poll(ctx context.Context) {
 		}
 	case err != nil:
 		w.unregistered.Store(errors.Is(err, registry.ErrNoRegistry) && len(f.deployments) == 0)
+		f.met = f.met || w.unregistered.Load() // nothing is under way where there is no registry
 		f.complain(err)
 		return
 	}
