@@ -13,6 +13,7 @@ type Model struct {
 	executable Executable // nil without a backend
 	states     States     // nil unless the executable has them
 	runners    []Runner   // one for each executor
+	profiled   int        // with how many threads its cells were measured; 0: they were not
 }
 
 // NewModel returns a model with its own arena of slots for [Scheduler.Add].

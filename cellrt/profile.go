@@ -41,16 +41,18 @@ const (
 
 // profile measures the cells of a model that nothing runs yet, on the slots of
 // its arena, whose contents do not matter before a sequence stores something.
-// It takes about as long as budget, and at most one batch of each cell longer.
-// A cell that it cannot make up arguments for is left out.
-func profile(m *Model, threads, maxRows int, budget time.Duration) {
+// It measures for about as long as budget, and at most one batch of each cell longer.
+// After each batch it calls rest with the time that this took, and what rest takes
+// is not of the budget. A cell that it cannot make up arguments for is left out.
+func profile(m *Model, threads, maxRows int, budget time.Duration, rest func(time.Duration)) {
 	runner := m.runners[0]
+	m.profiled = threads
 	runner.SetThreads(threads)
 	defer runner.SetThreads(1)
 	for i, q := range m.queues {
 		share := budget / time.Duration(len(m.queues)-i)
 		began := time.Now()
-		p := profiler{runner: runner, cell: q.cell, layout: m.program.Layout, deadline: began.Add(share), perSize: share / profiledSizes}
+		p := profiler{runner: runner, cell: q.cell, layout: m.program.Layout, deadline: began.Add(share), perSize: share / profiledSizes, rest: rest}
 		limit := min(maxRows, m.Slots()) // rows must not share a slot
 		if q.cell.MaxRows > 0 {
 			limit = min(limit, q.cell.MaxRows)
@@ -62,7 +64,7 @@ func profile(m *Model, threads, maxRows int, budget time.Duration) {
 		case q.measured.rows > 0:
 			q.measured.rows = max(q.measured.rows, profiledLeast)
 		}
-		budget -= time.Since(began)
+		budget -= time.Since(began) - p.rested
 	}
 }
 
@@ -73,6 +75,8 @@ type profiler struct {
 	layout   *Layout
 	deadline time.Time
 	perSize  time.Duration // after which a size has been run often enough
+	rest     func(time.Duration)
+	rested   time.Duration // in rest
 }
 
 // measure runs batches of growing size until they stop bringing more.
@@ -123,7 +127,11 @@ func (p *profiler) fastest(rows []Row, out []Output) time.Duration {
 		began := time.Now()
 		p.runner.Run(p.cell, rows, out)
 		ended := time.Now()
+		p.rest(ended.Sub(began))
+		rested := time.Since(ended)
+		p.rested, p.deadline = p.rested+rested, p.deadline.Add(rested)
 		late := ended.After(enough)
+		enough = enough.Add(rested)
 		if run > 0 || late {
 			shortest = min(shortest, max(1, ended.Sub(began)))
 		}

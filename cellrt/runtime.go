@@ -3,7 +3,9 @@ package cellrt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 )
 
 // Runtime runs sequences on a backend: a [Scheduler] under a lock, executors
@@ -51,9 +53,10 @@ func New(cfg Config, b Backend, sink Sink) (*Runtime, error) {
 }
 
 // Load packs a program's weights, allocates an arena of slots (1 to 1,000,000),
-// measures the program's cells for as long as Config.Profile says, and makes
-// the model known. It may be called while the runtime runs and makes no step
-// wait, though it uses a core. It fails with [ErrStopped] or when the backend cannot run
+// measures the program's cells for as long as Config.Profile says, unless a model
+// whose cells have the same shapes was measured, and makes the model known. It may
+// be called while the runtime runs and makes no step wait, though it uses a core,
+// and of that at most half to measure while there are sequences. It fails with [ErrStopped] or when the backend cannot run
 // the program. To load a program that is closed is a programmer's error and
 // panics.
 func (r *Runtime) Load(p *Program, slots int) (*Model, error) {
@@ -68,8 +71,8 @@ func (r *Runtime) Load(p *Program, slots int) (*Model, error) {
 	m.states, _ = m.executable.(States)
 	shape := r.Shape()
 	m.grow(shape.Executors)
-	if r.cfg.Profile > 0 {
-		profile(m, shape.Threads, r.cfg.MaxRows, r.cfg.Profile)
+	if r.cfg.Profile > 0 && !r.inherit(m, shape.Threads) {
+		profile(m, shape.Threads, r.cfg.MaxRows, r.cfg.Profile, r.giveWay)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,6 +82,35 @@ func (r *Runtime) Load(p *Program, slots int) (*Model, error) {
 	m.grow(r.shape.Executors) // it may have changed
 	r.sched.Add(m)
 	return m, nil
+}
+
+// inherit takes over what was measured of a loaded model whose program is alike, as
+// that of another version is. It reports false if there is none.
+func (r *Runtime) inherit(m *Model, threads int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.sched.models {
+		if o.profiled != threads || o.Slots() != m.Slots() || !o.program.alike(m.program) {
+			continue
+		}
+		for i, q := range m.queues {
+			q.measured = o.queues[i].measured
+		}
+		m.profiled = threads
+		return true
+	}
+	return false
+}
+
+// giveWay rests for as long as something took that has no hurry, if there are
+// sequences.
+func (r *Runtime) giveWay(took time.Duration) {
+	r.mu.Lock()
+	live := slices.ContainsFunc(r.sched.models, func(m *Model) bool { return m.sequences > 0 })
+	r.mu.Unlock()
+	if live {
+		<-time.After(took)
+	}
 }
 
 // Unload forgets a model, whose memory goes when the caller drops it too. It

@@ -37,8 +37,8 @@ type server struct {
 //
 // Age is for how long this process has known the [Stage] of the deployment. Without
 // a report that names the model nothing changes. Reports expire while the server is
-// away: who has just connected, or connected again, gives none for [ReportLife], since
-// others may not have reported yet.
+// away: who has connected again, or has started while a deployment was under way, does
+// not call it for [ReportLife], since others may not have reported yet.
 func (d *Deployment) Advance(reports []Report, age time.Duration, by string) (next *Deployment, changed bool) {
 	servers := d.servers(reports)
 	if d.Phase == Steady || len(servers) == 0 || d.fresh() != nil {
@@ -50,6 +50,9 @@ func (d *Deployment) Advance(reports []Report, age time.Duration, by string) (ne
 	waiting := d.waiting(servers)
 	switch d.Phase {
 	case Loading:
+		if waiting == "" && age < ReportLife && d.leftOut(reports) {
+			return d, false
+		}
 		if waiting == "" {
 			return d.loaded(servers, by), true
 		}
@@ -78,6 +81,12 @@ func (d *Deployment) servers(reports []Report) []server {
 	}
 	slices.SortFunc(all, func(a, b server) int { return cmp.Compare(a.worker, b.worker) })
 	return all
+}
+
+// leftOut says whether a report may leave out the model. One that serves it names it
+// in its next report, since deployments under way come first.
+func (d *Deployment) leftOut(reports []Report) bool {
+	return slices.ContainsFunc(reports, func(r Report) bool { return r.Omitted > 0 && r.model(d.Model) == nil })
 }
 
 // loaded begins what loading was for.

@@ -251,8 +251,9 @@ func TestReports(t *testing.T) {
 	many := make([]registry.VersionReport, 9)
 	for name, r := range map[string]registry.Report{
 		"no name": {}, "a dot": {Worker: "w.1"}, "a budget of -1": {Worker: "w", BudgetBytes: -1},
-		"9 versions":    {Worker: "w", Models: []registry.ModelReport{{Model: "m", Versions: many}}},
-		"no model name": {Worker: "w", Models: []registry.ModelReport{{}}},
+		"-1 more models": {Worker: "w", Omitted: -1},
+		"9 versions":     {Worker: "w", Models: []registry.ModelReport{{Model: "m", Versions: many}}},
+		"no model name":  {Worker: "w", Models: []registry.ModelReport{{}}},
 	} {
 		if err := b.Report(t.Context(), r); !errors.Is(err, registry.ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
@@ -264,6 +265,37 @@ func TestReports(t *testing.T) {
 	}
 	if err := b.Report(t.Context(), registry.Report{Worker: "w", Models: models}); err == nil || !strings.Contains(err.Error(), "65536 wanted") {
 		t.Errorf("a report too long: %v", err)
+	}
+}
+
+// TestReportOfAnyNumberOfModels has more models than a record has room for: those that
+// are named first are there, and how many are not is too.
+func TestReportOfAnyNumberOfModels(t *testing.T) {
+	t.Parallel()
+	b := begun(t)
+	for name, reason := range map[string]string{"short": "", "long": strings.Repeat("\"", 700)} {
+		models := make([]registry.ModelReport, 1000)
+		for i := range models {
+			models[i] = registry.ModelReport{Model: fmt.Sprint("m", i), Serial: 1, Versions: []registry.VersionReport{{
+				Ref: versionRef("a"), State: registry.StateFailed, Reason: reason,
+			}}}
+		}
+		if err := b.Report(t.Context(), registry.Report{Worker: name, Models: models}.Fit()); err != nil {
+			t.Error(err)
+		}
+	}
+	got, err := b.Reports(t.Context())
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%d reports, %v", len(got), err)
+	}
+	for i, least := range []int{50, 200} {
+		r := got[i]
+		if n := len(r.Models); n < least || n+r.Omitted != 1000 || r.Models[0].Model != "m0" || r.Models[n-1].Model != fmt.Sprint("m", n-1) {
+			t.Errorf("%s: %d models, %d omitted", r.Worker, n, r.Omitted)
+		}
+	}
+	if r := (registry.Report{Worker: "w", Models: []registry.ModelReport{{Model: "m"}}}).Fit(); r.Omitted != 0 || len(r.Models) != 1 {
+		t.Errorf("%+v", r)
 	}
 }
 

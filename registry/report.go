@@ -45,6 +45,8 @@ type Report struct {
 	BudgetBytes int64 `json:"budget_bytes,omitempty"`
 	// Models that it serves or that a deployment wants it to, at most 256.
 	Models []ModelReport `json:"models"`
+	// Omitted is how many more models the worker has, for which there is no room.
+	Omitted int `json:"omitted,omitempty"`
 }
 
 // ModelReport is what a worker has of a model.

@@ -1,21 +1,15 @@
 package registry
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 )
 
-// encode returns the record with reasons that can be read, once it is checked.
+// encode returns the record with texts that can be read, once it is checked.
 func (r *Report) encode() ([]byte, error) {
-	r.Models = slices.Clone(r.Models)
-	for i := range r.Models {
-		m := &r.Models[i]
-		m.Versions = slices.Clone(m.Versions)
-		for j := range m.Versions {
-			m.Versions[j].Reason = text(m.Versions[j].Reason, maxReason)
-		}
-	}
+	r.Models = readable(r.Models)
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -24,6 +18,46 @@ func (r *Report) encode() ([]byte, error) {
 		err = fmt.Errorf("%d bytes, at most %d wanted", len(b), reportBytes)
 	}
 	return b, err
+}
+
+// readable returns a copy with names and reasons that are printable and within their
+// bounds.
+func readable(all []ModelReport) []ModelReport {
+	all = slices.Clone(all)
+	for i := range all {
+		m := &all[i]
+		m.Versions = slices.Clone(m.Versions)
+		for j := range m.Versions {
+			v := &m.Versions[j]
+			v.Reason = text(v.Reason, maxReason)
+			if v.Ref != (Ref{}) {
+				v.Version = cmp.Or(text(v.Version, maxTextBytes), "unknown")
+			}
+		}
+	}
+	return all
+}
+
+// Fit returns the report without the models at its end that have no room in a
+// record, and how many these are in Omitted: whoever has more models than fit names
+// the most important ones first, and is still there for others.
+func (r Report) Fit() Report {
+	all := readable(r.Models)
+	r.Format, r.Models, r.Omitted = reportFormat, []ModelReport{}, r.Omitted+len(all)
+	room := reportBytes
+	if b, err := json.Marshal(r); err == nil {
+		room -= len(b)
+	}
+	for _, m := range all[:min(len(all), maxModels)] {
+		b, err := json.Marshal(m)
+		if err != nil || len(b)+1 > room {
+			break
+		}
+		room -= len(b) + 1
+		r.Models = append(r.Models, m)
+		r.Omitted--
+	}
+	return r
 }
 
 type (
@@ -88,8 +122,8 @@ func (r *Report) checkFields() error {
 		return fmt.Errorf("format: %d, %d wanted", r.Format, reportFormat)
 	case !validWorker(r.Worker):
 		return fmt.Errorf("worker: %.64q, 1 to %d of A-Z, a-z, 0-9, _ and - wanted", r.Worker, maxWorker)
-	case r.MemoryBytes < 0 || r.BudgetBytes < 0:
-		return fmt.Errorf("memory_bytes, budget_bytes: %d, %d, not negative wanted", r.MemoryBytes, r.BudgetBytes)
+	case r.MemoryBytes < 0 || r.BudgetBytes < 0 || r.Omitted < 0:
+		return fmt.Errorf("memory_bytes, budget_bytes, omitted: %d, %d, %d, not negative wanted", r.MemoryBytes, r.BudgetBytes, r.Omitted)
 	case len(r.Models) > maxModels:
 		return fmt.Errorf("models: %d, at most %d wanted", len(r.Models), maxModels)
 	}

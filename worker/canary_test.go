@@ -278,7 +278,7 @@ func TestPinIsWrittenBeforeTheFirstFrame(t *testing.T) {
 	nc := connect(t, server)
 	all := subscribe(t, nc, "infer.>")
 	publish(t, nc, "infer.req.m.std.me", "", []byte(`{"input": "a", "max_tokens": 4}`), "Nats-Msg-Id", "request01")
-	s.flip("m", "1")
+	s.flip("m", "1", true)
 	w := startServing(t, server, nil)
 	if order := until(t, all, "request01"); order != "state "+s.ref("m", "1").Digest+", accepted, token, final" {
 		t.Errorf("on the wire: %s", order)

@@ -37,12 +37,18 @@ type choice struct {
 func (w *Worker) choose(rt *route, r *run, now time.Time) (choice, *broker.Error) {
 	want := rt.wanted(r.req)
 	r.wants, _ = rt.key(want)
-	if r.attempt > 1 {
+	if r.attempt > 1 && !r.fresh() {
 		return w.chooseAgain(rt, r, want, now)
 	}
 	c, refusal := w.chooseFirst(rt, r, want)
 	c.pin = r.req.Durable && (c.key != r.wants || w.uninformed(now))
 	return c, refusal
+}
+
+// fresh reports whether it is known that no attempt has begun: each was handed back,
+// and none wrote down on which version it ran, which all do that have begun.
+func (r *run) fresh() bool {
+	return r.past != nil && r.past.Digest == "" && r.excused >= r.attempt-1
 }
 
 // wanted is the version that the rule gives a request.
@@ -53,7 +59,7 @@ func (rt *route) wanted(req *broker.Request) registry.Ref {
 	return rt.deployment.At(req.Published).Choose(req.Model, req.ID)
 }
 
-// chooseFirst chooses for a request that has not begun. It does not wait for a
+// chooseFirst chooses for a request that has not begun, whatever its attempt. It does not wait for a
 // version that is not in memory, except for the active one.
 func (w *Worker) chooseFirst(rt *route, r *run, want registry.Ref) (choice, *broker.Error) {
 	first := r.wants

@@ -81,6 +81,7 @@ func TestChoose(t *testing.T) {
 		published  time.Time
 		attempt    int
 		past       *broker.State
+		excused    int
 		version    string
 		realtime   bool
 
@@ -117,6 +118,9 @@ func TestChoose(t *testing.T) {
 		{name: "again, named with a weight type", deployment: flipped, held: []string{"d2"}, published: before, attempt: 2, version: "1+bf16", digest: "d1", begun: true},
 		{name: "again, named, unknown", deployment: flipped, held: []string{"d2"}, attempt: 2, version: "11", code: broker.CodeUnknownVersion},
 		{name: "again, on what another worker had of its own", deployment: first, held: []string{"d1"}, published: before, attempt: 2, code: broker.CodeUnknownVersion, again: true},
+		{name: "again, handed back before it began", deployment: first, held: []string{"d1"}, published: before, attempt: 3, past: &broker.State{}, excused: 2, digest: "d1", held1: true, pin: true},
+		{name: "again, handed back, and lost", deployment: first, held: []string{"d1"}, published: before, attempt: 3, past: &broker.State{}, excused: 1, code: broker.CodeUnknownVersion, again: true},
+		{name: "again, handed back before it began, the old version is not here", deployment: flipped, held: []string{"d2"}, published: before, attempt: 2, past: &broker.State{}, excused: 1, digest: "d2", held1: true, pin: true},
 
 		{name: "no registry", own: "d1", held: []string{"d1"}, digest: "d1", held1: true},
 		{name: "no registry, again", own: "d1", held: []string{"d1"}, attempt: 2, digest: "d1", held1: true, begun: true},
@@ -141,7 +145,7 @@ func TestChoose(t *testing.T) {
 			if tc.published.IsZero() {
 				tc.published = now
 			}
-			r := &run{attempt: max(tc.attempt, 1), past: tc.past, req: &broker.Request{
+			r := &run{attempt: max(tc.attempt, 1), past: tc.past, excused: tc.excused, req: &broker.Request{
 				Model: "m", ID: "request01", Version: tc.version, Durable: !tc.realtime, Published: tc.published,
 			}}
 			c, refusal := w.choose(rt, r, now)

@@ -56,9 +56,15 @@ func (w *Worker) finishRuns(work context.Context) {
 
 // readiness says why the worker takes no requests, nil when it does.
 func (w *Worker) readiness() error {
+	awaited := ""
+	if text := w.awaited.Load(); text != nil {
+		awaited = *text
+	}
 	switch {
 	case w.draining.Load():
 		return errors.New("draining")
+	case awaited != "":
+		return errors.New(awaited)
 	case !w.serving.Load():
 		return errors.New("starting")
 	case !w.conn.Connected():

@@ -3,8 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
@@ -43,8 +43,11 @@ type follower struct {
 	unset    bool      // front does not have the models of the routes yet
 	told     time.Time // when the last report went out
 	reported string    // the state that it told of
+	unheard  bool      // it was not stored
+	omits    bool      // it had no room for all models
 	quiet    time.Time // no deployment is moved on before
 	session  uint64    // of the registry's connection
+	met      bool      // the deployments were looked at
 }
 
 // stage is where a deployment is, and since when this process knows.
@@ -88,7 +91,8 @@ func (f *follower) run(ctx context.Context) {
 }
 
 // begin makes the routes that there are at the start: those of the worker's own
-// models, and of deployments as far as the registry answers soon.
+// models, and of deployments as far as the registry answers soon. It waits for the
+// first model to serve. There is none when the worker has been told to leave.
 func (f *follower) begin(ctx context.Context) error {
 	w := f.worker
 	f.settle(ctx) // its own models' routes
@@ -97,11 +101,14 @@ func (f *follower) begin(ctx context.Context) error {
 		return err
 	}
 	f.settle(ctx)
-	if own := (&ownModels{lacked: w.lacked}); w.polled.Load() == 0 && own.complete() != nil {
-		return own.complete()
-	}
-	for len(w.routes.Load().names()) == 0 {
-		if f.away() {
+	for {
+		if own := (&ownModels{lacked: w.lacked}); !w.shelf.open() && own.complete() != nil {
+			return own.complete()
+		}
+		if len(w.routes.Load().names()) > 0 {
+			return nil
+		}
+		if len(w.lacked) == 0 && f.away() {
 			return f.nothing()
 		}
 		tick := time.NewTimer(pollEvery)
@@ -109,6 +116,12 @@ func (f *follower) begin(ctx context.Context) error {
 		case <-ctx.Done():
 			tick.Stop()
 			return context.Cause(ctx)
+		case <-w.leave:
+			tick.Stop()
+			return nil
+		case <-w.conn.Closed():
+			tick.Stop()
+			return fmt.Errorf("broker: %w", broker.ErrClosed)
 		case <-w.changed:
 		case <-tick.C:
 			f.poll(ctx)
@@ -118,7 +131,6 @@ func (f *follower) begin(ctx context.Context) error {
 		tick.Stop()
 		f.settle(ctx)
 	}
-	return nil
 }
 
 // poll reads the deployments. Those that cannot be read stay as they are.
@@ -143,6 +155,7 @@ func (f *follower) poll(ctx context.Context) {
 		}
 	case err != nil:
 		w.unregistered.Store(errors.Is(err, registry.ErrNoRegistry) && len(f.deployments) == 0)
+		f.met = f.met || w.unregistered.Load() // nothing is under way where there is no registry
 		f.complain(err)
 		return
 	}
@@ -196,6 +209,7 @@ func (f *follower) follow(d *registry.Deployment) {
 		return
 	}
 	w := f.worker
+	w.loader.name(d)
 	var keys []versions.Key
 	for _, ref := range d.Wanted() {
 		if k, ok := keyAt(d.Model, ref, w.own[d.Model]); ok && !slices.Contains(keys, k) {
@@ -223,148 +237,6 @@ func (f *follower) failure(before, d *registry.Deployment) (versions.Key, bool) 
 	}
 	k := versions.Key{Model: d.Model, Digest: d.Refused[0].Digest}
 	return k, slices.ContainsFunc(f.worker.versions.Status(), func(s versions.Status) bool { return s.Key == k && s.State == versions.Failed })
-}
-
-// settle makes the routes that follow from deployments and from what is in memory,
-// and has requests taken for the models that have one.
-func (f *follower) settle(ctx context.Context) {
-	w := f.worker
-	old, next := w.routes.Load(), f.routes(time.Now())
-	if old.same(next) && !f.unset {
-		return
-	}
-	w.routes.Store(next)
-	if f.front == (front{}) {
-		return
-	}
-	if err := f.offer(ctx, old, next); err != nil {
-		f.unset = true
-		if ctx.Err() != nil {
-			return
-		}
-		f.log.Warn("models not offered yet", slog.Any("error", err))
-		return
-	}
-	f.unset = false
-	f.log.Info("models offered", slog.Any("models", next.names()))
-}
-
-// offer tells the server and clients which models are served. What is new is
-// offered when everything for it is there; what leaves is first taken no more
-// requests for.
-func (f *follower) offer(ctx context.Context, old, next *routes) error {
-	w := f.worker
-	ctx, cancel := context.WithTimeout(ctx, setWait)
-	defer cancel()
-	names := next.names()
-	if !slices.Equal(old.names(), names) || f.unset {
-		if err := w.conn.EnsureStreams(ctx, names); err != nil {
-			return err
-		}
-		if err := w.conn.EnsureConsumers(ctx, names); err != nil {
-			return err
-		}
-	}
-	if len(names) < len(old.names()) {
-		if err := f.front.intake.SetModels(names); err != nil {
-			return err
-		}
-	}
-	if f.unset || !slices.Equal(old.describe(), next.describe()) {
-		if err := f.front.service.SetModels(ctx, next.describe()); err != nil {
-			return err
-		}
-	}
-	return f.front.intake.SetModels(names)
-}
-
-// routes makes the routes as they should be.
-func (f *follower) routes(now time.Time) *routes {
-	w := f.worker
-	status := map[versions.Key]versions.Status{}
-	byModel := map[string][]versions.Status{}
-	needed := map[versions.Key]bool{}
-	for _, s := range w.versions.Status() {
-		status[s.Key], needed[s.Key] = s, true
-		byModel[s.Model] = append(byModel[s.Model], s)
-	}
-	w.loader.keep(needed)
-	names := maps.Clone(w.own)
-	for model := range f.deployments {
-		names[model] = w.own[model]
-	}
-	next := &routes{byModel: map[string]*route{}}
-	for model, own := range names {
-		rt := &route{own: own, active: own, deployment: f.deployments[model]}
-		active := registry.Ref{}
-		if rt.deployment != nil {
-			active = rt.deployment.Active
-			rt.active, _ = keyAt(model, active, own)
-		}
-		f.served[model] = f.serves(model, status[rt.active])
-		if !f.served[model] {
-			f.leave(model, now, next)
-			continue
-		}
-		delete(f.leaving, model)
-		rt.shown = w.shown(rt.active, active)
-		rt.named = w.named(byModel[model], rt.active)
-		next.byModel[model] = rt
-	}
-	return next
-}
-
-// serves reports whether a model is served whose active version is in this state:
-// one that is in memory, or was, or waits for room until it is asked for.
-func (f *follower) serves(model string, s versions.Status) bool {
-	switch {
-	case s.State.Resident():
-		return true
-	case s.State == versions.Failed, s.Digest == "":
-		return false
-	case s.State == versions.Cold && s.Reason != "":
-		return true
-	}
-	return f.served[model]
-}
-
-// leave keeps the route of a model for a while that is no longer served.
-func (f *follower) leave(model string, now time.Time, next *routes) {
-	old := f.worker.routes.Load().byModel[model]
-	if old == nil {
-		return
-	}
-	since, ok := f.leaving[model]
-	if !ok {
-		since = now
-		f.leaving[model] = now
-	}
-	if now.Sub(since) < leaveAfter {
-		rt := *old
-		rt.leaving = true
-		next.byModel[model] = &rt
-	}
-}
-
-// shown is what clients are told of a version.
-func (w *Worker) shown(k versions.Key, ref registry.Ref) broker.ServedModel {
-	if facts, ok := w.loader.known(k); ok {
-		return facts.shown
-	}
-	return broker.ServedModel{Name: k.Model, Version: ref.Version, Digest: k.Digest}
-}
-
-// named are the versions in memory by their name. Of several of one name the
-// active one is meant.
-func (w *Worker) named(all []versions.Status, active versions.Key) map[string]versions.Key {
-	out := map[string]versions.Key{}
-	for _, s := range all {
-		facts, ok := w.loader.known(s.Key)
-		if ok && (s.State.Resident() || s.Key == active) && (s.Key == active || out[facts.shown.Version] != active) {
-			out[facts.shown.Version] = s.Key
-		}
-	}
-	return out
 }
 
 // mayServe reports whether the configuration lets the worker serve a model.

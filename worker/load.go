@@ -2,7 +2,9 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -86,7 +88,8 @@ func findModels(cfg ServeConfig) (*ownModels, error) {
 
 // loadOwn brings the worker's own models into memory, each checked against its
 // golden outputs: without a memory budget all of them, else those there is room
-// for. A model that fails ends the start.
+// for. A model that fails ends the start, unless it is one that nobody asked for and
+// is larger than the budget: then it is not offered here.
 func (w *Worker) loadOwn(ctx context.Context) error {
 	own := &ownModels{models: w.deps.Models}
 	if w.deps.Models == nil {
@@ -129,9 +132,31 @@ func (w *Worker) loadOwn(ctx context.Context) error {
 			w.versions.Release(s.Key) // tried again, with success
 			continue
 		}
+		if errors.Is(err, versions.ErrBudget) {
+			err = fmt.Errorf("%w (%s_MODEL_BYTES)", err, EnvPrefix)
+			if w.bundled(own, s.Model) && len(w.own) > 1 {
+				w.log.LogAttrs(ctx, slog.LevelWarn, "bundled model not served", slog.String("model", s.Model), slog.Any("error", err))
+				w.disown(s.Key)
+				continue
+			}
+		}
 		return fmt.Errorf("%w: %w", ErrModel, err)
 	}
 	return nil
+}
+
+// bundled reports whether a model is there because it is bundled: nobody named it,
+// and it is in no directory.
+func (w *Worker) bundled(own *ownModels, name string) bool {
+	_, placed := own.dirs[name]
+	return w.deps.Models == nil && !placed && !slices.Contains(w.cfg.Models, name)
+}
+
+// disown forgets a version of the worker's own.
+func (w *Worker) disown(k versions.Key) {
+	w.versions.Want(k.Model, nil, false)
+	w.loader.drop(k)
+	delete(w.own, k.Model)
 }
 
 // settle waits until no version is on its way into memory.

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,7 +27,7 @@ func newModelCounts(reg prometheus.Registerer) modelCounts {
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
 		}),
 		loads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cellmq_model_loads_total", Help: "Versions loaded, by result: ok or failed.",
+			Name: "cellmq_model_loads_total", Help: "Versions loaded, by result: ok, or failed at any step from their files on, for want of room too.",
 		}, []string{"model", "result"}),
 		deployments: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cellmq_deployments_total", Help: "Versions that this worker made the active one, or refused.",
@@ -38,14 +40,17 @@ func newModelCounts(reg prometheus.Registerer) modelCounts {
 	return m
 }
 
-// loaded counts a version that was loaded, or was not.
-func (m *modelCounts) loaded(model string, err error, took time.Duration) {
-	if err != nil {
-		m.loads.WithLabelValues(model, "failed").Inc()
-		return
-	}
+// loaded counts a version that was loaded.
+func (m *modelCounts) loaded(model string, took time.Duration) {
 	m.loads.WithLabelValues(model, "ok").Inc()
 	m.load.Observe(took.Seconds())
+}
+
+// versionFailed counts and logs a version that cannot be loaded, at whatever step.
+func (w *Worker) versionFailed(k versions.Key, err error) {
+	w.metrics.loads.WithLabelValues(k.Model, "failed").Inc()
+	w.log.LogAttrs(context.Background(), slog.LevelWarn, "model not loaded", slog.String("model", k.Model),
+		slog.String("version", w.versionName(k)), slog.String("digest", k.Digest), slog.Any("error", err))
 }
 
 // deployed counts what a record that this worker wrote decides.
@@ -130,11 +135,14 @@ func (l *liveModels) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// versionName names a version in metrics: as clients do, or by its digest while its
-// files have not been read.
+// versionName names a version in metrics: as clients do, or while its files have not
+// been read, as the deployment does. Without either it has its digest.
 func (w *Worker) versionName(k versions.Key) string {
 	if facts, ok := w.loader.known(k); ok {
 		return facts.shown.Version
+	}
+	if name := w.loader.called(k); name != "" {
+		return name
 	}
 	return k.Digest[:min(len(k.Digest), 12)]
 }

@@ -87,7 +87,7 @@ func TestFailedVersionKeepsTheOld(t *testing.T) {
 	text := metrics(t, w)
 	for _, want := range []string{
 		`cellmq_model_info{digest="` + s.ref("m", "1").Digest + `",model="m",state="live",version="1",weights="f32"} 1`, `cellmq_deployments_total{model="m",result="refused"} 6`,
-		`cellmq_model_failed{model="m",version="large"} 1`, `cellmq_model_loads_total{model="m",result="failed"} 5`,
+		`cellmq_model_failed{model="m",version="large"} 1`, `cellmq_model_loads_total{model="m",result="failed"} 6`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("metrics lack %s", want)

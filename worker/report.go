@@ -21,11 +21,8 @@ const (
 	reportMost  = 500 * time.Millisecond
 )
 
-// The bounds of a report, as the registry has them.
-const (
-	reportModels   = 256
-	reportVersions = 8
-)
+// reportVersions is how many versions of a model a report has at most.
+const reportVersions = 8
 
 // away reports whether there is no registry to talk to.
 func (f *follower) away() bool {
@@ -47,13 +44,25 @@ func (f *follower) report(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, pollWait)
 	defer cancel()
 	f.told = now
-	if err := f.worker.shelf.Report(ctx, f.worker.report(f.deployments)); err != nil {
-		if !errors.Is(err, registry.ErrNoRegistry) {
-			f.log.Debug("not reported", slog.Any("error", err))
-		}
-		return
+	report := f.worker.report(f.deployments).Fit()
+	err := f.worker.shelf.Report(ctx, report)
+	f.remark(&report, err)
+	if err == nil {
+		f.reported = state
 	}
-	f.reported = state
+}
+
+// remark logs what is wrong with reports when that begins.
+func (f *follower) remark(report *registry.Report, err error) {
+	if err != nil && !errors.Is(err, registry.ErrNoRegistry) && !f.unheard {
+		f.log.Warn("not reported", slog.Any("error", err))
+	}
+	f.unheard = err != nil
+	if report.Omitted > 0 && !f.omits {
+		f.log.Warn("more models than a report has room for: those whose deployment is under way come first",
+			slog.Int("reported", len(report.Models)), slog.Int("omitted", report.Omitted))
+	}
+	f.omits = report.Omitted > 0
 }
 
 // farewell reports no models, so that nobody waits for this worker.
@@ -111,12 +120,26 @@ func (w *Worker) report(deployments map[string]*registry.Deployment) registry.Re
 	for _, m := range models {
 		out.Models = append(out.Models, *m)
 	}
-	// Those of deployments come first, if not all have room.
 	slices.SortFunc(out.Models, func(a, b registry.ModelReport) int {
-		return cmp.Or(cmp.Compare(min(b.Serial, 1), min(a.Serial, 1)), cmp.Compare(a.Model, b.Model))
+		return cmp.Or(cmp.Compare(rank(&a, deployments[a.Model]), rank(&b, deployments[b.Model])), cmp.Compare(a.Model, b.Model))
 	})
-	out.Models = out.Models[:min(len(out.Models), reportModels)]
 	return out
+}
+
+// rank is the place of a model in a report that may not have room for all.
+func rank(m *registry.ModelReport, d *registry.Deployment) int {
+	failed := func(v registry.VersionReport) bool { return v.State == registry.StateFailed }
+	switch {
+	case d != nil && d.Phase == registry.Loading:
+		return 0 // others wait for this worker
+	case d != nil && d.Phase != registry.Steady:
+		return 1
+	case slices.ContainsFunc(m.Versions, failed):
+		return 2
+	case d != nil:
+		return 3
+	}
+	return 4
 }
 
 func (w *Worker) reportOf(s versions.Status, d *registry.Deployment) registry.VersionReport {
@@ -145,9 +168,7 @@ func (f *follower) advance(ctx context.Context, now time.Time) {
 	if f.away() {
 		return
 	}
-	if n := w.shelf.nc.Stats().Reconnects; n != f.session {
-		f.session, f.quiet = n, now.Add(registry.ReportLife) // others may not have reported yet
-	}
+	f.meet(w.shelf.nc.Stats().Reconnects, now)
 	if now.Before(f.quiet) || !f.busy() {
 		return
 	}
@@ -173,6 +194,16 @@ func (f *follower) advance(ctx context.Context, now time.Time) {
 			f.log.Warn("deployment not written", slog.String("model", model), slog.Any("error", err))
 		}
 	}
+}
+
+// meet has the worker decide nothing for a while when others may not have reported
+// yet: after each reconnect, and when it meets a deployment under way at its first
+// look. One that begins later finds the reports of all that live.
+func (f *follower) meet(reconnects uint64, now time.Time) {
+	if reconnects != f.session || !f.met && f.busy() {
+		f.quiet = now.Add(registry.ReportLife)
+	}
+	f.session, f.met = reconnects, true
 }
 
 // nothing says why the worker has no model to serve.

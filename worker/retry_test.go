@@ -16,8 +16,9 @@ import (
 	"github.com/cellmq/cellmq/worker"
 )
 
-// flip deploys a version as if all workers had it, whatever they have.
-func (s *shop) flip(model, version string) {
+// flip deploys a version as if all workers had it, whatever they have. Its rule holds
+// soon, or as others do after [registry.Lead].
+func (s *shop) flip(model, version string, soon bool) {
 	s.t.Helper()
 	to := s.ref(model, version)
 	for {
@@ -35,6 +36,9 @@ func (s *shop) flip(model, version string) {
 			}}}}, 0, "test")
 		}
 		if err == nil {
+			if soon && next.Since.IsZero() {
+				next.Since = time.Now().Add(known / 4).UTC() // the server's clock is this one
+			}
 			err = s.Write(s.t.Context(), next)
 		}
 		if err != nil && !errors.Is(err, registry.ErrConflict) {
@@ -119,6 +123,9 @@ func newStepper(g *gate) *stepper {
 	return &stepper{stop: sync.OnceFunc(func() { close(ended); group.Wait(); g.set(true) })}
 }
 
+// known is how long it takes until workers have read a deployment.
+const known = 1300 * time.Millisecond
+
 // flips are when a model's deployment changes: in a gap between the events of its
 // request, and so that the rule has taken effect when the gap ends, or not.
 type flips struct {
@@ -160,7 +167,7 @@ func retry(t *testing.T, old, same bool) {
 	}
 	for _, f := range all {
 		s.pushLetters(f.model(), "1", "2")
-		s.flip(f.model(), "1")
+		s.flip(f.model(), "1", true)
 	}
 	var names []string
 	for _, f := range all {
@@ -169,16 +176,16 @@ func retry(t *testing.T, old, same bool) {
 	if err := brokerConn(t, server).EnsureStreams(t.Context(), names); err != nil {
 		t.Fatal(err)
 	}
-	gap := func(n int) {
+	gap := func(n int, lasts time.Duration) {
 		for _, f := range all {
 			if f.gap == n && f.effects {
-				s.flip(f.model(), "2")
+				s.flip(f.model(), "2", true)
 			}
 		}
-		<-time.After(registry.Lead + 300*time.Millisecond)
+		<-time.After(lasts)
 		for _, f := range all {
 			if f.gap == n && !f.effects {
-				s.flip(f.model(), "2")
+				s.flip(f.model(), "2", false)
 			}
 		}
 	}
@@ -206,7 +213,7 @@ func retry(t *testing.T, old, same bool) {
 			s.reported(f.model(), "1", "warm", "live")
 		}
 	}
-	gap(0)
+	gap(0, known)
 	ids := map[string]flips{}
 	var order []string
 	for _, f := range all {
@@ -214,7 +221,7 @@ func retry(t *testing.T, old, same bool) {
 		ids[id], order = f, append(order, id)
 		publish(t, nc, "infer.req."+f.model()+".std.me", "", []byte(`{"input": "a", "max_tokens": 900}`), "Nats-Msg-Id", id)
 	}
-	gap(1)
+	gap(1, known)
 	if old {
 		for _, id := range fillers {
 			cancel(t, nc, "me", id)
@@ -223,9 +230,9 @@ func retry(t *testing.T, old, same bool) {
 		first = serve(backend)
 	}
 	r.until(order, func(t *trail) bool { return len(t.texts[1]) > 2 })
-	gap(2)
-	steps.stop() // the worker hangs, and loses its leases
-	gap(3)
+	gap(2, known)
+	steps.stop()          // the worker hangs, and loses its leases
+	gap(3, registry.Lead) // longer than a lease
 	if same {
 		backend.set(false)
 	} else {

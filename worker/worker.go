@@ -70,8 +70,9 @@ type Worker struct {
 	admin  *admin
 	stores *stores
 
-	routes atomic.Pointer[routes] // never nil
-	polled atomic.Int64           // when deployments were read last, unix ns; 0: never
+	routes  atomic.Pointer[routes] // never nil
+	awaited atomic.Pointer[string] // which of lacked are not served, and why; nil or empty: none
+	polled  atomic.Int64           // when deployments were read last, unix ns; 0: never
 
 	unregistered atomic.Bool // there is no registry, when it was asked last
 
@@ -134,7 +135,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 	w.routes.Store(routesTo())
 	w.loader = newLoader(w)
 	w.versions = versions.New(versions.Config{
-		Budget: cfg.ModelBytes, Linger: linger(cfg.AckWait), Loader: w.loader, Changed: w.versionsChanged,
+		Budget: cfg.ModelBytes, Linger: linger(cfg.AckWait), Loader: w.loader, Changed: w.versionsChanged, Failed: w.versionFailed,
 	})
 	registry.MustRegister(newLive(w), newLiveModels(w), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -267,6 +268,9 @@ func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
 	f := newFollower(w)
 	if err := f.begin(starting); err != nil {
 		return err
+	}
+	if len(w.modelNames()) == 0 {
+		return nil // it was told to leave
 	}
 	if err := w.conn.EnsureStreams(ctx, w.modelNames()); err != nil {
 		return err

@@ -45,7 +45,7 @@ func TestTwentyUpgrades(t *testing.T) {
 		calm[version], rate = calmVersion(t, filepath.Dir(dir))
 		s.command("model", "push", dir)
 	}
-	w := newMember(t, "w1", server.URL(), upgradePace, 1, "CELLMQ_MODELS=listops,m", "CELLMQ_CACHE_DIR="+t.TempDir())
+	w := newMember(t, "w1", server.URL(), upgradePace, 1, "CELLMQ_MODELS=listops,m", "CELLMQ_CACHE_DIR="+t.TempDir(), "CELLMQ_PROFILE=200ms")
 	s.command("model", "deploy", "m@1", "--watch", "0")
 	v := s.show("m")
 	for version := range calm {

@@ -34,7 +34,7 @@ func startLocal(ctx context.Context, cfg worker.Config, s streams) (l *local, er
 	}
 	cfg.NatsURL, cfg.AdminAddress, cfg.LogLevel = "", "", "warn"
 	cfg.NatsCredentials, cfg.NatsNkey, cfg.NatsCA, cfg.NatsCert, cfg.NatsKey = "", "", "", "", ""
-	cfg.Replicas = 1
+	cfg.Replicas, cfg.Registry = 1, false
 	cfg.Profile = 0 // it takes longer than one command gains by it
 	w, err := worker.New(cfg, worker.Deps{Log: newLogger(cfg, s.err), Server: server, Version: version})
 	if err != nil {

@@ -274,6 +274,14 @@ func TestModelLife(t *testing.T) {
 		t.Errorf("%d self-made", n)
 	}
 	s.run(t, "show", "my-lm").want(t, 0, "no worker reports it", "")
+	for _, omitted := range []int{7, 0} {
+		if err := s.registry.Report(t.Context(), registry.Report{Worker: "wide", Omitted: omitted}); err != nil {
+			t.Fatal(err)
+		}
+		if says := strings.Contains(s.run(t, "show", "my-lm").out, "worker wide may have it: its report has no room for 7 of its models"); says != (omitted > 0) {
+			t.Errorf("%d omitted: said %v", omitted, says)
+		}
+	}
 	s.run(t, "show", "other").want(t, 1, "", "not in the registry ('cellmq model list' shows those there are)")
 	s.run(t, "show", "my-lm@4").want(t, 1, "", "my-lm@4")
 	s.run(t, "deploy", "my-lm@4").want(t, 1, "", "not in the registry")

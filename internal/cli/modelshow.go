@@ -24,7 +24,8 @@ why, and a line for each version on each worker: its state, how long it took to
 load, the memory that its weights take (of which some belong to another version as
 well) and that of its sequences, golden outputs that came out equal, running requests,
 and how many ended and failed since the worker started. A version that a worker cannot
-load says why. Workers that have not reported for 15 seconds are not shown.`,
+load says why. Workers that have not reported for 15 seconds are not shown. One that
+has more models than its report has room for says how many it leaves out.`,
 		Example: `  cellmq model show my-lm
   cellmq model show my-lm@2
   cellmq model show my-lm --json | jq -r '.workers[] | select(.state == "failed") | .reason'`,
@@ -56,6 +57,7 @@ type modelDetails struct {
 	Versions   []versionDetails   `json:"versions"`
 	Deployment *deploymentDetails `json:"deployment"` // null: there is none
 	Workers    []workerVersion    `json:"workers"`
+	Partial    []partialReport    `json:"partial"` // of workers that may have the model and have no room to say so
 
 	version string // the one that was asked for
 }
@@ -78,6 +80,12 @@ type deploymentDetails struct {
 	Stored time.Time `json:"stored"` // by the server's clock
 }
 
+// partialReport is one that does not name the model, and leaves out others.
+type partialReport struct {
+	Worker  string `json:"worker"`
+	Omitted int    `json:"omitted"`
+}
+
 // workerVersion is what a worker has of a version.
 type workerVersion struct {
 	Worker string `json:"worker"`
@@ -88,7 +96,7 @@ type workerVersion struct {
 
 // detailsOfModel asks the registry for all of a model, or of one of its versions.
 func detailsOfModel(ctx context.Context, r *registry.Registry, name, version string, s streams) (*modelDetails, error) {
-	d := &modelDetails{Model: name, Versions: []versionDetails{}, Workers: []workerVersion{}, version: version}
+	d := &modelDetails{Model: name, Versions: []versionDetails{}, Workers: []workerVersion{}, Partial: []partialReport{}, version: version}
 	versions, err := r.Versions(ctx, name)
 	if err != nil {
 		return nil, err
@@ -126,10 +134,12 @@ func detailsOfModel(ctx context.Context, r *registry.Registry, name, version str
 
 func (d *modelDetails) addWorkers(reports []registry.Report, deployment *registry.Deployment) {
 	for i := range reports {
+		named := false
 		for _, m := range reports[i].Models {
 			if m.Model != d.Model {
 				continue
 			}
+			named = true
 			for _, v := range m.Versions {
 				if isReady(v.State) {
 					v.Reason = "" // of a state before
@@ -138,6 +148,9 @@ func (d *modelDetails) addWorkers(reports []registry.Report, deployment *registr
 					d.Workers = append(d.Workers, workerVersion{reports[i].Worker, m.Serial, role(deployment, v.Digest), v})
 				}
 			}
+		}
+		if !named && reports[i].Omitted > 0 {
+			d.Partial = append(d.Partial, partialReport{reports[i].Worker, reports[i].Omitted})
 		}
 	}
 }
@@ -190,8 +203,10 @@ func (d *modelDetails) writeDeployment(row func(name, format string, values ...a
 // writeWorkers prints a line for each version on each worker.
 func (d *modelDetails) writeWorkers(out io.Writer) error {
 	if len(d.Workers) == 0 {
-		_, err := fmt.Fprintln(out, "\nno worker reports it")
-		return err
+		if _, err := fmt.Fprintln(out, "\nno worker reports it"); err != nil {
+			return err
+		}
+		return d.writePartial(out)
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "\nWORKER\tVERSION\tSTATE\tLOADED IN\tWEIGHTS\tSHARED\tSTATE BYTES\tGOLDEN\tRUNNING\tENDED\tFAILED\tREASON") // Flush has the error
@@ -202,7 +217,20 @@ func (d *modelDetails) writeWorkers(out io.Writer) error {
 			cmp.Or(w.Weights, "-"), sizeText(w.WeightBytes), sizeText(w.SharedBytes), sizeText(w.StateBytes), w.GoldenEqual, w.Golden,
 			w.Running, w.Ended, w.Failed, reasonText(w.Reason))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return d.writePartial(out)
+}
+
+// writePartial prints a line for each worker whose report may leave the model out.
+func (d *modelDetails) writePartial(out io.Writer) error {
+	for _, p := range d.Partial {
+		if _, err := fmt.Fprintf(out, "worker %s may have it: its report has no room for %d of its models\n", p.Worker, p.Omitted); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reasonText is a reason at the end of a line.

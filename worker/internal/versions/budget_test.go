@@ -172,6 +172,11 @@ func TestBudgetTooSmall(t *testing.T) {
 					t.Errorf("await: %v, want %v", err, &test.want)
 				}
 				wantState(t, s, last, versions.Failed)
+				f.set(func() {
+					if f.failed[last.Digest] == 0 {
+						t.Error("nobody was told")
+					}
+				})
 				await(t, s, f, of("a"))()
 			})
 		})

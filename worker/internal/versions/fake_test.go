@@ -34,7 +34,8 @@ type loader struct {
 	running  map[string]bool
 	fetching int
 	opened   int
-	order    []string // digests as they were loaded, and with a "-" as they were unloaded
+	failed   map[string]int // by digest
+	order    []string       // digests as they were loaded, and with a "-" as they were unloaded
 
 	refs sync.Map // *Loaded to *atomic.Int64: references as the test counts them
 }
@@ -44,7 +45,7 @@ func newLoader(t *testing.T, budget int64) *loader {
 	return &loader{
 		t: t, budget: budget, sizes: map[string]int64{}, shared: map[string]int64{}, fail: map[string]error{},
 		hold: map[string]chan struct{}{}, calls: map[string]int{}, resident: map[*versions.Loaded]string{},
-		models: map[string]string{}, running: map[string]bool{},
+		models: map[string]string{}, running: map[string]bool{}, failed: map[string]int{},
 	}
 }
 
@@ -253,7 +254,9 @@ func (f *loader) set(change func()) {
 func start(t *testing.T, budget int64) (*versions.Set, *loader) {
 	t.Helper()
 	f := newLoader(t, budget)
-	s := versions.New(versions.Config{Budget: budget, Linger: linger, Loader: f})
+	s := versions.New(versions.Config{Budget: budget, Linger: linger, Loader: f, Failed: func(k versions.Key, _ error) {
+		f.set(func() { f.failed[k.Digest]++ })
+	}})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

@@ -24,6 +24,10 @@ type Config struct {
 	// has changed, from the goroutine of [Set.Run] and with no lock held. It must
 	// not block.
 	Changed func()
+
+	// Failed, if not nil, is called in the same way for each version that could not
+	// be loaded, with the reason.
+	Failed func(k Key, err error)
 }
 
 // Set is the versions of models that a worker has or should have. Its methods
@@ -37,11 +41,12 @@ type Set struct {
 	mu       sync.Mutex
 	entries  map[Key]*entry
 	turns    uint64
-	open     *entry // the one with opened files
-	lane     bool   // Open or Load runs
-	fetching int    // calls of Fetch that run
-	changed  bool   // Changed is to be called
-	stopped  bool   // Run has ended
+	open     *entry    // the one with opened files
+	lane     bool      // Open or Load runs
+	fetching int       // calls of Fetch that run
+	changed  bool      // Changed is to be called
+	failures []failure // that Failed is to be told of
+	stopped  bool      // Run has ended
 
 	evictions uint64
 	evicted   time.Time // when one that is wanted was unloaded for another
@@ -192,12 +197,23 @@ func (s *Set) abandon() {
 	}
 }
 
-// tell calls Changed if something has.
+// failure is a version that could not be loaded, and why.
+type failure struct {
+	key Key
+	err error
+}
+
+// tell calls Failed for what could not be loaded, and Changed if something has.
 func (s *Set) tell() {
 	s.mu.Lock()
-	changed := s.changed
-	s.changed = false
+	changed, failures := s.changed, s.failures
+	s.changed, s.failures = false, nil
 	s.mu.Unlock()
+	for _, f := range failures {
+		if s.cfg.Failed != nil {
+			s.cfg.Failed(f.key, f.err)
+		}
+	}
 	if changed && s.cfg.Changed != nil {
 		s.cfg.Changed()
 	}

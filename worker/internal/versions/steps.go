@@ -158,6 +158,7 @@ func (s *Set) fail(e *entry, err error, now time.Time) {
 	e.tries++
 	s.enter(e, Failed, err.Error())
 	s.changed = true
+	s.failures = append(s.failures, failure{e.key, err})
 	e.answer(err)
 }
 
