@@ -247,7 +247,7 @@ func (w *Worker) end(group *errgroup.Group) error {
 // and takes them down in reverse.
 func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
 	if w.cfg.AdminAddress != "" {
-		a, err := listenAdmin(ctx, w.cfg.AdminAddress, w.registry, w.readiness)
+		a, err := listenAdmin(ctx, &w.cfg.ObserveConfig, w.registry, w.readiness)
 		if err != nil {
 			return err
 		}
