@@ -50,6 +50,8 @@ type run struct {
 	revision    int            // proposals so far
 	firstToken  time.Time
 	lastToken   time.Time
+	finished    time.Time // when it ended
+	work        cellrt.Work
 	ended       bool
 	reason      cellrt.Reason
 	err         error // why it ended, when not by itself

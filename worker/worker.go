@@ -69,6 +69,7 @@ type Worker struct {
 	finals *broker.Finals
 	admin  *admin
 	stores *stores
+	traces *tracing // nil: none
 
 	routes atomic.Pointer[routes] // never nil
 	polled atomic.Int64           // when deployments were read last, unix ns; 0: never
@@ -217,6 +218,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if failed := w.end(group); failed != nil {
 		err = errors.Join(failed, err)
 	}
+	w.traces.stop()
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil // stopped while it was starting
 	}
@@ -246,6 +248,11 @@ func (w *Worker) end(group *errgroup.Group) error {
 // start brings the parts up in the order in which they need each other, serves,
 // and takes them down in reverse.
 func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
+	traces, err := newTracing(ctx, &w.cfg, w.deps.Version, w.log)
+	if err != nil {
+		return err
+	}
+	w.traces = traces
 	if w.cfg.AdminAddress != "" {
 		a, err := listenAdmin(ctx, &w.cfg.ObserveConfig, w.registry, w.readiness)
 		if err != nil {
@@ -396,6 +403,7 @@ func (w *Worker) closed(r *run, outcome string, now time.Time) {
 	}
 	finished := outcome != outcomeHandedBack && outcome != outcomeLeaseLost && outcome != outcomeUnsent
 	w.metrics.closed(r, outcome, now)
+	w.traces.closed(r, outcome, now)
 	w.logEnd(r, outcome, now)
 	if k, ok := r.version(); ok {
 		w.tally.count(k, outcome)
