@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Defaults of [ClientConfig].
@@ -82,8 +83,10 @@ type RequestOptions struct {
 	OnGone   OnGone
 	Version  string
 	// Deadline is the whole budget; zero: the context's deadline, if any.
-	Deadline    time.Time
-	TraceParent string
+	Deadline time.Time
+	// TraceParent and TraceState are the W3C trace context that the worker's spans
+	// belong to; default that of OpenTelemetry in the context, if any.
+	TraceParent, TraceState string
 	// Realtime takes the core path: lowest latency, no persistence.
 	Realtime bool
 }
@@ -263,7 +266,12 @@ func (c *Client) headers(ctx context.Context, o *RequestOptions) nats.Header {
 	set(HeaderMode, string(o.Mode))
 	set(HeaderOnGone, string(o.OnGone))
 	set(HeaderVersion, o.Version)
-	set(HeaderTraceParent, o.TraceParent)
+	parent, state := o.TraceParent, o.TraceState
+	if parent == "" {
+		parent, state = traceContext(ctx)
+	}
+	set(HeaderTraceParent, parent)
+	set(HeaderTraceState, state)
 	deadline := o.Deadline
 	if d, ok := ctx.Deadline(); deadline.IsZero() && ok {
 		deadline = d
@@ -273,6 +281,15 @@ func (c *Client) headers(ctx context.Context, o *RequestOptions) nats.Header {
 		setBudget(h, deadline, !o.Realtime)
 	}
 	return h
+}
+
+// traceContext is the span in a context as headers have it; empty: there is none.
+func traceContext(ctx context.Context) (parent, state string) {
+	span := trace.SpanContextFromContext(ctx)
+	if !span.IsValid() {
+		return "", ""
+	}
+	return "00-" + span.TraceID().String() + "-" + span.SpanID().String() + "-" + (span.TraceFlags() & trace.FlagsSampled).String(), span.TraceState().String()
 }
 
 // setBudget sets what is left until the deadline.

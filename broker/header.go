@@ -21,6 +21,7 @@ const (
 	HeaderReplyTo     = "Infer-Reply-To"
 	HeaderContentType = "Content-Type"
 	HeaderTraceParent = "traceparent"
+	HeaderTraceState  = "tracestate"
 )
 
 // HeaderStored marks a frame that answers a resume request and was read back
@@ -37,6 +38,7 @@ const (
 const (
 	maxVersion     = 64
 	maxTraceParent = 128
+	maxTraceState  = 512
 	maxDeadlineMS  = 1 << 53                // the largest integer that every JSON reader keeps
 	maxTimeoutMS   = 365 * 24 * 3600 * 1000 // longer is as good as none
 )
@@ -67,6 +69,9 @@ func readHeaders(r *Request, h nats.Header, now time.Time) *Error {
 	}
 	if t := headerValue(h, HeaderTraceParent); len(t) <= maxTraceParent && printable(t) {
 		r.TraceParent = t
+		if s := headerValue(h, HeaderTraceState); len(s) <= maxTraceState && printable(s) {
+			r.TraceState = s
+		}
 	}
 	err := readDeadline(r, headerValue(h, HeaderDeadline), headerValue(h, HeaderTimeout), now)
 	for _, e := range []*Error{

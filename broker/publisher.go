@@ -134,6 +134,13 @@ type TokenStream struct {
 // ID is the id of the request.
 func (s *TokenStream) ID() string { return s.request.ID }
 
+// Frames is the number of frames sent so far.
+func (s *TokenStream) Frames() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seq
+}
+
 // Request is the request that the stream answers.
 func (s *TokenStream) Request() *Request { return s.request }
 

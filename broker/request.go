@@ -90,8 +90,10 @@ type Request struct {
 	Mode     Mode
 	OnGone   OnGone
 	// Deadline ends the whole budget of the request; zero is none.
-	Deadline    time.Time
-	TraceParent string
+	Deadline time.Time
+	// TraceParent and TraceState are the W3C trace context as the client sent it,
+	// empty or printable and not checked further.
+	TraceParent, TraceState string
 	// Durable tells the JetStream path from the core path.
 	Durable bool
 	// Reply is the subject of the frames.

@@ -65,6 +65,8 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 		{"age", func(c *worker.Config) { c.MaxQueuedAge = 0 }, []string{"CELLMQ_MAX_QUEUED_AGE is 0s"}},
 		{"attempts", func(c *worker.Config) { c.MaxAttempts = 0 }, []string{"CELLMQ_MAX_ATTEMPTS is 0"}},
 		{"admin", func(c *worker.Config) { c.AdminAddress = "nonsense" }, []string{"CELLMQ_ADMIN_ADDRESS is nonsense"}},
+		{"profiles", func(c *worker.Config) { c.Pprof = "yes" }, []string{`CELLMQ_PPROF is "yes"`, "auto, on, off"}},
+		{"collector", func(c *worker.Config) { c.OtlpEndpoint = "u:secret@otel:4317" }, []string{"CELLMQ_OTLP_ENDPOINT is not a URL", "http://host:port"}},
 		{"level", func(c *worker.Config) { c.LogLevel = "loud" }, []string{"CELLMQ_LOG_LEVEL", "debug, info, warn, error"}},
 		{"format", func(c *worker.Config) { c.LogFormat = "xml" }, []string{"CELLMQ_LOG_FORMAT", "text, json"}},
 		{
@@ -174,7 +176,7 @@ func TestEverySettingIsRead(t *testing.T) {
 func settingsOf(c worker.Config) string {
 	return strings.Join([]string{
 		c.NatsURL, c.NatsCredentials, c.NatsNkey, c.NatsCA, c.NatsCert, c.NatsKey, c.EmbeddedConfig, c.DataDir, c.CacheDir, c.EmbeddedHost, c.SubjectPrefix, c.Name,
-		strings.Join(c.Models, ","), strings.Join(c.ModelDirs, ","), strings.Join(c.Weights, ","), c.ISA, c.AdminAddress, c.LogLevel, c.LogFormat,
+		strings.Join(c.Models, ","), strings.Join(c.ModelDirs, ","), strings.Join(c.Weights, ","), c.ISA, c.AdminAddress, c.Pprof, c.OtlpEndpoint, c.LogLevel, c.LogFormat,
 	}, "|")
 }
 

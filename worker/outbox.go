@@ -55,6 +55,8 @@ func (o *outbox) Deliver(results []cellrt.Result) {
 // the lock.
 func (r *run) take(res *cellrt.Result, now time.Time) (urgent bool) {
 	if len(res.Tokens) > 0 {
+		r.meter.stepGave(len(res.Tokens), now, r.lastToken)
+		r.lastToken = now
 		if len(r.tokens) == 0 {
 			r.firstToken = now
 			urgent = true
@@ -71,6 +73,7 @@ func (r *run) take(res *cellrt.Result, now time.Time) (urgent bool) {
 	}
 	if res.Done {
 		r.ended, r.reason, r.err = true, res.Reason, res.Err
+		r.finished, r.work = now, res.Sequence.Work()
 		urgent = true
 	}
 	return urgent
@@ -88,7 +91,7 @@ func (o *outbox) join(r *run) {
 // end marks a run that the runtime does not have (any more) as ended.
 func (o *outbox) end(r *run, cause error) {
 	o.mu.Lock()
-	r.ended, r.err = true, cause
+	r.ended, r.err, r.finished = true, cause, time.Now()
 	o.mark(r)
 	o.mu.Unlock()
 	o.signal()

@@ -69,10 +69,13 @@ type Worker struct {
 	finals *broker.Finals
 	admin  *admin
 	stores *stores
+	traces *tracing // nil: none
 
 	routes  atomic.Pointer[routes] // never nil
 	awaited atomic.Pointer[string] // which of lacked are not served, and why; nil or empty: none
 	polled  atomic.Int64           // when deployments were read last, unix ns; 0: never
+
+	link atomic.Pointer[broker.Conn] // conn, for those who may ask before it is there
 
 	unregistered atomic.Bool // there is no registry, when it was asked last
 
@@ -137,7 +140,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 	w.versions = versions.New(versions.Config{
 		Budget: cfg.ModelBytes, Linger: linger(cfg.AckWait), Loader: w.loader, Changed: w.versionsChanged, Failed: w.versionFailed,
 	})
-	registry.MustRegister(newLive(w), newLiveModels(w), collectors.NewGoCollector(),
+	registry.MustRegister(newLive(w), newWire(w), newLiveModels(w), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return w, nil
 }
@@ -216,6 +219,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if failed := w.end(group); failed != nil {
 		err = errors.Join(failed, err)
 	}
+	w.traces.stop()
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil // stopped while it was starting
 	}
@@ -245,8 +249,13 @@ func (w *Worker) end(group *errgroup.Group) error {
 // start brings the parts up in the order in which they need each other, serves,
 // and takes them down in reverse.
 func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
+	traces, err := newTracing(ctx, &w.cfg, w.deps.Version, w.log)
+	if err != nil {
+		return err
+	}
+	w.traces = traces
 	if w.cfg.AdminAddress != "" {
-		a, err := listenAdmin(ctx, w.cfg.AdminAddress, w.registry, w.readiness)
+		a, err := listenAdmin(ctx, &w.cfg.ObserveConfig, w.registry, w.readiness)
 		if err != nil {
 			return err
 		}
@@ -398,6 +407,7 @@ func (w *Worker) closed(r *run, outcome string, now time.Time) {
 	}
 	finished := outcome != outcomeHandedBack && outcome != outcomeLeaseLost && outcome != outcomeUnsent
 	w.metrics.closed(r, outcome, now)
+	w.traces.closed(r, outcome, now)
 	w.logEnd(r, outcome, now)
 	if k, ok := r.version(); ok {
 		w.tally.count(k, outcome)
