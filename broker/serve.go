@@ -70,6 +70,10 @@ type ServiceConfig struct {
 	// since too many wait and its client has most of them. It must not block. Nil:
 	// they are counted only.
 	Dropped func()
+	// Refused is called for each core request of a served model that is answered
+	// with an error for want of a credit. It must not block. Nil: they are counted
+	// only.
+	Refused func(model string, code Code)
 	// Stats is called for service statistics; its result is encoded as JSON.
 	Stats func() any
 }
@@ -254,6 +258,9 @@ func (s *Service) refuse(d *Delivery) {
 	if e == nil {
 		e = NewError(CodeBusy, "no free slot for core requests")
 		e.RetryAfter = busyRetry
+	}
+	if s.cfg.Refused != nil {
+		s.cfg.Refused(d.Request.Model, e.Code)
 	}
 	f := Frame{Type: FrameError, ID: d.Request.ID, Epoch: d.Lease.Epoch, Attempt: d.Lease.Attempt, Error: e, Meta: d.Request.Params.Meta}
 	b, err := AppendFrame(nil, d.Request.Encoding, &f)

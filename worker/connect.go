@@ -142,6 +142,6 @@ func (w *Worker) startService(ctx context.Context) (*broker.Service, error) {
 	return w.conn.Serve(ctx, broker.ServiceConfig{
 		Worker: w.cfg.Name, Version: w.deps.Version, Models: w.routes.Load().describe(),
 		Credits: w.realtime, Deliver: w.admit, Cancel: w.cancel, Stats: w.serviceStats, Finals: w.finals,
-		Resume: w.resume, Control: w.control, Dropped: w.metrics.dropped.Inc,
+		Resume: w.resume, Control: w.control, Dropped: w.metrics.dropped.Inc, Refused: w.metrics.refusedAtOnce,
 	})
 }

@@ -131,6 +131,13 @@ func (m *metrics) stepped(t cellrt.StepTrace) {
 	c.duration.Observe(t.Duration.Seconds())
 }
 
+// refusedAtOnce counts a realtime request for which there was no slot.
+func (m *metrics) refusedAtOnce(model string, code broker.Code) {
+	m.received.Inc()
+	m.requests.WithLabelValues(model, string(code)).Inc()
+	m.refusals.WithLabelValues(string(code)).Inc()
+}
+
 // closed counts a run that left.
 func (m *metrics) closed(r *run, outcome string, now time.Time) {
 	m.requests.WithLabelValues(r.modelLabel(), outcome).Inc()
