@@ -41,12 +41,12 @@ func observed(t *testing.T) (*memory, time.Time) {
 	return m, at.Add(-time.Minute)
 }
 
-// started runs a worker until the test ends.
-func started(t *testing.T, server *broker.Server) *worker.Worker {
+// started runs a worker with these models, or all, until the test ends.
+func started(t *testing.T, server *broker.Server, models ...string) *worker.Worker {
 	t.Helper()
 	cfg := worker.DefaultConfig()
 	cfg.NatsURL, cfg.AdminAddress = server.URL(), "127.0.0.1:0"
-	cfg.Profile, cfg.CacheDir = 0, t.TempDir()
+	cfg.Profile, cfg.CacheDir, cfg.Models = 0, t.TempDir(), models
 	w, err := worker.New(cfg, worker.Deps{Version: "1.2.3"})
 	if err != nil {
 		t.Fatal(err)
