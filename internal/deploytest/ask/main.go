@@ -2,6 +2,10 @@
 // one of them has no result that should have one:
 //
 //	go run ./ask -dashboard ../../deploy/grafana/dashboards/cellmq.json -url http://127.0.0.1:9090
+//
+// Or it asks one query until the answer is one series with the value that is wanted:
+//
+//	go run ./ask -query 'sum(up{job="cellmq"})' -want 2 -within 1m -url http://127.0.0.1:9090
 package main
 
 import (
@@ -22,12 +26,39 @@ import (
 func main() {
 	file := flag.String("dashboard", "", "the dashboard's file")
 	address := flag.String("url", "http://127.0.0.1:9090", "where Prometheus answers")
+	query := flag.String("query", "", "one query, in place of a dashboard's")
+	want := flag.String("want", "", "the value that the query must have; none: no series")
+	within := flag.Duration("within", time.Minute, "how long to ask")
 	flag.Parse()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := run(ctx, *file, *address, os.Stdout); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), *within)
+	err := error(nil)
+	if *query != "" {
+		err = await(ctx, *address, *query, *want)
+	} else {
+		err = run(ctx, *file, *address, os.Stdout)
+	}
+	cancel()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "ask:", err)
-		os.Exit(1) //nolint:gocritic // the context ends with the process
+		os.Exit(1)
+	}
+}
+
+// await asks a query once a second until its answer is one series of value want,
+// or none at all when want is empty.
+func await(ctx context.Context, address, query, want string) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		result, err := ask(ctx, address, query)
+		if err == nil && (len(result) == 0 && want == "" || len(result) == 1 && result[0].value() == want) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s is %v (%w), want %q", query, result, err, want)
+		}
 	}
 }
 
@@ -44,7 +75,8 @@ func run(ctx context.Context, file, address string, out io.Writer) error {
 	var failures []error
 	empty := 0
 	for _, q := range all {
-		n, err := ask(ctx, address, q.Expr)
+		result, err := ask(ctx, address, q.Expr)
+		n := len(result)
 		switch {
 		case err != nil:
 			failures = append(failures, fmt.Errorf("panel %q: %s: %w", q.Panel, q.Expr, err))
@@ -58,29 +90,37 @@ func run(ctx context.Context, file, address string, out io.Writer) error {
 	return errors.Join(failures...)
 }
 
-// ask evaluates an instant query and returns the number of series in the result.
-func ask(ctx context.Context, address, expr string) (int, error) {
+// series is one series of an instant query's result.
+type series struct {
+	Metric map[string]string `json:"metric"`
+	Value  [2]any            `json:"value"` // the time in seconds, and the value as a string
+}
+
+func (s series) value() string { return fmt.Sprint(s.Value[1]) }
+
+// ask evaluates an instant query.
+func ask(ctx context.Context, address, expr string) ([]series, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/api/v1/query?query="+url.QueryEscape(expr), nil)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was only read
 	var answer struct {
 		Status string `json:"status"`
 		Error  string `json:"error"`
 		Data   struct {
-			Result []json.RawMessage `json:"result"`
+			Result []series `json:"result"`
 		} `json:"data"`
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<24)).Decode(&answer); err != nil {
-		return 0, fmt.Errorf("%s: %w", resp.Status, err)
+	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<24)).Decode(&answer)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, fmt.Errorf("%s: %w", resp.Status, err)
 	}
 	if answer.Status != "success" {
-		return 0, fmt.Errorf("%s: %s", resp.Status, answer.Error)
+		return nil, fmt.Errorf("%s: %s", resp.Status, answer.Error)
 	}
-	return len(answer.Data.Result), nil
+	return answer.Data.Result, nil
 }
