@@ -1,5 +1,7 @@
 package cellrt
 
+import "time"
+
 // Batch is the nodes of one step. The scheduler fills it; the caller computes
 // Outputs, one for each row, and returns it. The slices belong to the batch
 // and are reused when the batch is.
@@ -12,6 +14,8 @@ type Batch struct {
 	tenant    *tenant // whose turn it is for
 	executor  int
 	depth     int // batches before this one since the executor's last decision
+	tier      Tier
+	took      time.Duration // that the backend took, if the caller measures it
 	sequences []*Sequence
 	ahead     []bool // rows whose graphs have been advanced already
 }

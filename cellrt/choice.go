@@ -43,14 +43,34 @@ type cellChoice struct {
 	executors int
 }
 
-// The tiers of a [cellChoice], the first one to be preferred.
+// Tier says why a batch was of its cell. The first four are those among which
+// a scheduler chooses, the first one to be preferred.
+type Tier uint8
+
+// The tiers.
 const (
-	tierOverdue = iota
-	tierFull
-	tierIdle
-	tierAny
-	tiers
+	// TierOverdue: the cell had been passed over for long enough.
+	TierOverdue Tier = iota
+	// TierFull: enough nodes were ready for the largest batch of the cell.
+	TierFull
+	// TierIdle: no executor ran the cell, and there was little to do.
+	TierIdle
+	// TierAny: none of these.
+	TierAny
+	// TierAhead: the batch followed one of the same cell on its executor, see
+	// [Scheduler.Follow]. Nothing was chosen.
+	TierAhead
+	// Tiers is how many there are.
+	Tiers = iota
 )
+
+// String returns the tier's name: one word in lower case.
+func (t Tier) String() string {
+	if int(t) >= Tiers {
+		return "unknown"
+	}
+	return [Tiers]string{"overdue", "full", "idle", "any", "ahead"}[t]
+}
 
 // fullBatch is a full batch of work in fixed point.
 const fullBatch = 1 << 16
@@ -62,7 +82,7 @@ const fullBatch = 1 << 16
 func (c *cellChoice) choose(queues, some []*readyQueue) *readyQueue {
 	spread := c.spread(queues)
 	var best *readyQueue
-	bestTier := tiers
+	bestTier := Tier(Tiers)
 	for _, q := range some {
 		if q.length == 0 {
 			continue
@@ -77,7 +97,7 @@ func (c *cellChoice) choose(queues, some []*readyQueue) *readyQueue {
 	for _, q := range queues {
 		q.passed++
 	}
-	best.passed = 0
+	best.passed, best.tier = 0, bestTier
 	return best
 }
 
@@ -105,22 +125,22 @@ func (c *cellChoice) owes(queues []*readyQueue, q *readyQueue, depth int) bool {
 	return false
 }
 
-func (c *cellChoice) tier(q *readyQueue, spread bool) int {
+func (c *cellChoice) tier(q *readyQueue, spread bool) Tier {
 	switch {
 	case q.passed >= c.executors:
-		return tierOverdue
+		return TierOverdue
 	case q.length >= q.maxRows:
-		return tierFull
+		return TierFull
 	case spread && q.running == 0:
-		return tierIdle
+		return TierIdle
 	default:
-		return tierAny
+		return TierAny
 	}
 }
 
 // before tells whether q comes before r, an earlier queue of the same tier.
-func before(q, r *readyQueue, tier int) bool {
-	if tier == tierOverdue && q.passed != r.passed {
+func before(q, r *readyQueue, tier Tier) bool {
+	if tier == TierOverdue && q.passed != r.passed {
 		return q.passed > r.passed
 	}
 	return q.age() <= r.age()

@@ -27,43 +27,44 @@ func TestCellChoice(t *testing.T) {
 		executors int
 		queues    []choiceQueue
 		want      string // empty for none
+		tier      string // empty for any of them
 	}{
-		{"nothing ready", 1, []choiceQueue{{name: "a", maxRows: 8}}, ""},
-		{"the only one", 1, []choiceQueue{{name: "a", maxRows: 8}, {name: "b", length: 1, maxRows: 8}}, "b"},
+		{"nothing ready", 1, []choiceQueue{{name: "a", maxRows: 8}}, "", ""},
+		{"the only one", 1, []choiceQueue{{name: "a", maxRows: 8}, {name: "b", length: 1, maxRows: 8}}, "b", ""},
 		{"overdue before full", 2, []choiceQueue{
 			{name: "full", length: 8, maxRows: 8}, {name: "overdue", length: 1, maxRows: 8, passed: 2, age: 9},
-		}, "overdue"},
+		}, "overdue", "overdue"},
 		{"not overdue yet", 2, []choiceQueue{
 			{name: "full", length: 8, maxRows: 8, age: 9}, {name: "passed", length: 1, maxRows: 8, passed: 1},
-		}, "full"},
+		}, "full", ""},
 		{"longest overdue", 1, []choiceQueue{
 			{name: "older", length: 1, maxRows: 8, passed: 1},
 			{name: "longer", length: 1, maxRows: 8, passed: 3, age: 9},
 			{name: "longest but empty", maxRows: 8, passed: 7},
-		}, "longer"},
+		}, "longer", ""},
 		{"equally overdue: oldest request", 1, []choiceQueue{
 			{name: "younger", length: 1, maxRows: 8, passed: 2, age: 5}, {name: "older", length: 1, maxRows: 8, passed: 2, age: 4},
-		}, "older"},
+		}, "older", ""},
 		{"full before idle", 2, []choiceQueue{
 			{name: "idle", length: 1, maxRows: 8}, {name: "full", length: 8, maxRows: 8, flying: 1, age: 9},
-		}, "full"},
+		}, "full", "full"},
 		{"full by its own limit", 2, []choiceQueue{
 			{name: "more", length: 7, maxRows: 8}, {name: "full", length: 2, maxRows: 2, flying: 1, age: 9},
-		}, "full"},
+		}, "full", "full"},
 		{"idle before any", 2, []choiceQueue{
 			{name: "flying", length: 1, maxRows: 8, flying: 1}, {name: "idle", length: 1, maxRows: 8, age: 9},
-		}, "idle"},
+		}, "idle", "idle"},
 		{"enough work for all: oldest", 2, []choiceQueue{
 			{name: "flying", length: 7, maxRows: 8, flying: 1},
 			{name: "idle", length: 7, maxRows: 8, age: 9},
 			{name: "idle too", length: 2, maxRows: 8, age: 10},
-		}, "flying"},
+		}, "flying", ""},
 		{"one executor: oldest", 1, []choiceQueue{
 			{name: "younger", length: 5, maxRows: 8, age: 3}, {name: "older", length: 1, maxRows: 8, age: 2},
-		}, "older"},
+		}, "older", "any"},
 		{"one request: later cell", 1, []choiceQueue{
 			{name: "earlier", length: 1, maxRows: 8, age: 3}, {name: "later", length: 1, maxRows: 8, age: 3},
-		}, "later"},
+		}, "later", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,6 +76,9 @@ func TestCellChoice(t *testing.T) {
 			got := ""
 			if i := slices.Index(queues, c.choose(queues, queues)); i >= 0 {
 				got = tc.queues[i].name
+				if tier := queues[i].tier.String(); tc.tier != "" && tier != tc.tier {
+					t.Errorf("tier %s, want %s", tier, tc.tier)
+				}
 			}
 			if got != tc.want {
 				t.Errorf("chose %q, want %q", got, tc.want)

@@ -23,7 +23,6 @@ type flight struct {
 	batch    Batch
 	runner   Runner
 	computed int
-	took     time.Duration
 }
 
 // run is the life of an executor.
@@ -48,6 +47,7 @@ func (e *executor) next() bool {
 	for !r.stopping && e.number < r.shape.Executors {
 		if e.take() {
 			e.threads = r.shape.Threads
+			r.executorStats[e.number].Threads = e.threads
 			e.crowded = r.shape.Executors*r.shape.Threads >= runtime.GOMAXPROCS(0)
 			if e.ready = r.sched.Ready(); e.ready > 0 {
 				r.wake.Signal() // another executor can take them
@@ -87,16 +87,10 @@ func (e *executor) flight(i int) *flight {
 
 // step runs one batch.
 func (e *executor) step(f *flight) {
-	var began time.Time
-	traced := e.runtime.cfg.Trace.Step != nil
-	if traced {
-		began = time.Now()
-	}
+	began := time.Now()
 	f.runner.SetThreads(e.threads)
 	f.computed = f.runner.Run(f.batch.Cell, f.batch.Rows, f.batch.Outputs)
-	if traced {
-		f.took = time.Since(began)
-	}
+	f.batch.took = time.Since(began)
 }
 
 // complete takes the outputs over and delivers what came of them.
@@ -105,6 +99,7 @@ func (e *executor) complete() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range e.round[:e.length] {
+		r.executorStats[e.number].Busy += f.batch.took
 		r.sched.Complete(&f.batch, f.computed)
 	}
 	r.deliver()
@@ -128,7 +123,7 @@ func (e *executor) trace() {
 	for _, f := range e.round[:e.length] {
 		report(StepTrace{
 			Program: f.batch.Model.program.Name, Cell: f.batch.Cell.Name,
-			Rows: len(f.batch.Rows), Ready: e.ready, Duration: f.took,
+			Tier: f.batch.tier, Rows: len(f.batch.Rows), Ready: e.ready, Duration: f.batch.took,
 		})
 	}
 }

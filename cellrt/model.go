@@ -9,6 +9,7 @@ type Model struct {
 	arena      *arena
 	queues     []*readyQueue // one for each cell, by Cell.Index
 	sequences  int           // submitted and not ended
+	ending     int           // of these, those whose end is decided
 	loaded     bool
 	executable Executable // nil without a backend
 	states     States     // nil unless the executable has them

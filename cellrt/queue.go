@@ -20,7 +20,10 @@ type readyQueue struct {
 	passed  int // decisions for other cells since the last one for this
 	running int // batches that have not completed
 
-	steps, rows uint64
+	tier Tier // of the latest decision for this
+
+	steps [Tiers]uint64
+	rows  uint64
 }
 
 // workPerNanosecond is how much of [Cell.Work] a core is guessed to do.

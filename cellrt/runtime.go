@@ -3,6 +3,7 @@ package cellrt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -14,13 +15,14 @@ type Runtime struct {
 	backend Backend
 	sink    Sink
 
-	mu       sync.Mutex
-	wake     sync.Cond // nodes became ready, or the runtime stops; uses mu
-	sched    *Scheduler
-	shape    Shape
-	running  []bool // the executors that run, by number
-	started  bool   // Run was called
-	stopping bool   // Run's context ended
+	mu            sync.Mutex
+	wake          sync.Cond // nodes became ready, or the runtime stops; uses mu
+	sched         *Scheduler
+	shape         Shape
+	running       []bool          // the executors that run, by number
+	executorStats []ExecutorStats // by number
+	started       bool            // Run was called
+	stopping      bool            // Run's context ended
 
 	executors sync.WaitGroup
 }
@@ -150,6 +152,7 @@ func (r *Runtime) Stats() Stats {
 	defer r.mu.Unlock()
 	s := r.sched.Stats()
 	s.Shape = r.shape
+	s.Executors = slices.Clone(r.executorStats)
 	return s
 }
 

@@ -193,6 +193,10 @@ func (s *Scheduler) chooseFor(t *tenant) *readyQueue {
 // begin empties a batch for nodes of a queue.
 func (s *Scheduler) begin(b *Batch, q *readyQueue, executor, depth int) {
 	b.Model, b.Cell, b.executor, b.depth = q.model, q.cell, executor, depth
+	b.tier, b.took = q.tier, 0
+	if depth > 0 {
+		b.tier = TierAhead
+	}
 	b.Rows, b.sequences = b.Rows[:0], b.sequences[:0]
 	q.running++
 }
@@ -240,6 +244,7 @@ func (s *Scheduler) Complete(b *Batch, computed int) {
 	b.Model.queue(b.Cell).running--
 	for i, q := range b.sequences {
 		q.inFlight--
+		q.work.add(s.counters.steps, b)
 		switch {
 		case q.phase != live:
 			s.release(q)
@@ -357,6 +362,7 @@ func (s *Scheduler) drop(n *readyNode) {
 // end decides the end of a live sequence.
 func (s *Scheduler) end(q *Sequence, reason Reason, err error) {
 	q.phase, q.reason, q.err = ending, reason, err
+	q.model.ending++
 	for q.ready.head != nil {
 		s.drop(q.ready.head)
 	}
@@ -370,6 +376,7 @@ func (s *Scheduler) release(q *Sequence) {
 		return
 	}
 	q.phase = ended
+	q.model.ending--
 	q.model.arena.release(q.slot, q.generation)
 	q.model.sequences--
 	s.fair.leave(q)

@@ -33,12 +33,13 @@ type Sequence struct {
 	stamp      uint64 // place in the order of submission
 	slot       int32
 	generation uint32
-	share      *share    // its tenant's, while the sequence has not ended
-	inFlight   int       // nodes in batches that have not completed
-	ahead      int       // those of them whose successors are known already
-	lane       int       // the executor that has the nodes ahead
-	ready      nodeList  // nodes that wait
-	progress   progress  // towards checkpoints
+	share      *share   // its tenant's, while the sequence has not ended
+	inFlight   int      // nodes in batches that have not completed
+	ahead      int      // those of them whose successors are known already
+	lane       int      // the executor that has the nodes ahead
+	ready      nodeList // nodes that wait
+	progress   progress // towards checkpoints
+	work       work
 	prev, next *Sequence // the scheduler's list of sequences that have not ended
 }
 

@@ -67,6 +67,7 @@ func (r *Runtime) startExecutors() {
 	for i := range r.shape.Executors {
 		if i == len(r.running) {
 			r.running = append(r.running, false)
+			r.executorStats = append(r.executorStats, ExecutorStats{})
 		}
 		if !r.running[i] {
 			r.running[i] = true
@@ -82,5 +83,6 @@ func (r *Runtime) retire(e *executor) {
 		m.rest(e.number)
 	}
 	r.running[e.number] = false
+	r.executorStats[e.number].Threads = 0
 	r.wake.Signal() // what it was woken for is another's now
 }

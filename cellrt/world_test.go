@@ -582,9 +582,18 @@ func (w *world) drain() {
 	if got := st.Finished + st.Failed + st.Cancelled; st.Submitted != got || int(st.Submitted) != len(w.scripts) {
 		w.tb.Fatalf("%d submitted, %d accounted for, want %d", st.Submitted, got, len(w.scripts))
 	}
-	var rows, steps uint64
+	var rows, steps, byTier, nodes uint64
 	for _, c := range st.Cells {
 		rows, steps = rows+c.Rows, steps+c.Steps
+		for _, n := range c.Tiers {
+			byTier += n
+		}
+	}
+	for _, s := range w.scripts {
+		nodes += s.seq.Work().Nodes
+	}
+	if byTier != steps || nodes != rows || st.Models[0].Ending != 0 {
+		w.tb.Fatalf("%d of %d steps by tier, %d of %d rows by sequence, %d slots of ending sequences", byTier, steps, nodes, rows, st.Models[0].Ending)
 	}
 	if rows != st.Rows || steps != st.Steps || st.PaddedRows != 0 || st.MaxRows > w.maxRows {
 		w.tb.Fatalf("inconsistent counters: %s", fmt.Sprintf("%+v", st))

@@ -25,6 +25,7 @@ type run struct {
 	// Set by admission before the outbox knows the run; nil as far as admission
 	// refused it.
 	model    string       // the request's, once it is known to be served here
+	meter    *modelMeter  // of that model; nil with it
 	wants    versions.Key // the version that the rule gives it; zero: not known
 	served   *served
 	pinned   bool // served is written down
@@ -48,6 +49,7 @@ type run struct {
 	proposal    []cellrt.Token // the output of a search as it looks now
 	revision    int            // proposals so far
 	firstToken  time.Time
+	lastToken   time.Time
 	ended       bool
 	reason      cellrt.Reason
 	err         error // why it ended, when not by itself

@@ -73,6 +73,8 @@ type Worker struct {
 	routes atomic.Pointer[routes] // never nil
 	polled atomic.Int64           // when deployments were read last, unix ns; 0: never
 
+	link atomic.Pointer[broker.Conn] // conn, for those who may ask before it is there
+
 	unregistered atomic.Bool // there is no registry, when it was asked last
 
 	waitingDurable, waitingRealtime atomic.Int64 // requests whose versions are not in memory
@@ -136,7 +138,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 	w.versions = versions.New(versions.Config{
 		Budget: cfg.ModelBytes, Linger: linger(cfg.AckWait), Loader: w.loader, Changed: w.versionsChanged,
 	})
-	registry.MustRegister(newLive(w), newLiveModels(w), collectors.NewGoCollector(),
+	registry.MustRegister(newLive(w), newWire(w), newLiveModels(w), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return w, nil
 }
