@@ -1,0 +1,75 @@
+package workload
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cellmq/cellmq/broker"
+)
+
+// What the second half of a seed tells apart.
+const (
+	ofArrivals = iota
+	ofLengths
+	ofChoices
+	ofInputs
+)
+
+// Source draws the requests of a plan. One goroutine uses it.
+type Source struct {
+	plan                              *Plan
+	arrivals, lengths, choices, texts *rand.Rand
+	number                            int
+	at                                time.Duration
+}
+
+// Source returns a source that begins anew. The plan must be valid, and stay as
+// it is.
+func (p *Plan) Source() *Source {
+	stream := func(of uint64) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, of)) }
+	return &Source{
+		plan: p, arrivals: stream(ofArrivals), lengths: stream(ofLengths), choices: stream(ofChoices), texts: stream(ofInputs),
+	}
+}
+
+// Next draws a request; ok is false when there are no more. Times do not
+// decrease.
+func (s *Source) Next() (r Request, ok bool) {
+	p := s.plan
+	if p.Requests > 0 && s.number == p.Requests || p.Trace != nil && s.number == len(p.Trace) {
+		return Request{}, false
+	}
+	// Every request draws as often as every other, whatever is made of it.
+	length, output := p.Lengths.draw(s.lengths), 0
+	if p.Outputs.draw != nil {
+		output = p.Outputs.draw(s.lengths)
+	}
+	r = Request{
+		Number: s.number, Model: p.Models.pick(s.choices), Priority: broker.Priority(p.Priorities.pick(s.choices)),
+		Client: p.Clients.pick(s.choices), MaxTokens: output, Beam: p.Beam, Temperature: p.Temperature, Deadline: p.Deadline,
+	}
+	r.Realtime, r.Final = s.choices.Float64() < p.Realtime, s.choices.Float64() < p.Final
+	if s.choices.Float64() < p.Cancel {
+		r.CancelAfter = p.CancelAfter
+	}
+	r.Seed = s.choices.Uint64()
+	if p.Trace != nil {
+		e := &p.Trace[s.number]
+		length = cmp.Or(e.Length, length)
+		e.apply(&r)
+	} else {
+		s.at += p.Arrivals.gap(s.arrivals)
+		r.At = s.at
+	}
+	if p.Arrivals.Law == Closed {
+		r.At = 0
+	}
+	if p.Trace != nil && p.Trace[s.number].Input != "" {
+		r.Input = broker.Input{Text: p.Trace[s.number].Input}
+	} else if m := p.Makers[r.Model]; m != nil {
+		r.Input = m.Make(s.texts, s.number, length)
+	}
+	s.number++
+	return r, true
+}
