@@ -149,3 +149,12 @@ func percentile(us []uint32, q float64) float64 {
 	slices.Sort(sorted)
 	return float64(sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]) / 1000
 }
+
+// Finish ends the window at a time, if it would end later.
+func (r *Recorder) Finish(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at.Before(r.end) && at.After(r.begin) {
+		r.end = at
+	}
+}
