@@ -114,7 +114,15 @@ func shape(p *workload.Plan) string {
 	if p.Realtime > 0 {
 		path = fmt.Sprintf("%g %% realtime", 100*p.Realtime)
 	}
-	return fmt.Sprintf("%s of %s, %s, lengths %s", text, p.Models, path, p.Lengths)
+	return fmt.Sprintf("%s of %s, %s%s", text, p.Models, path, lengthsOf(p))
+}
+
+// lengthsOf names the law of lengths, unless each model has its own.
+func lengthsOf(p *workload.Plan) string {
+	if text := p.Lengths.String(); text != "" {
+		return ", lengths " + text
+	}
+	return ""
 }
 
 // PointsMarkdown is a table of loads at several rates.
@@ -122,7 +130,7 @@ func PointsMarkdown(points []Point) string {
 	var b strings.Builder
 	if len(points) > 0 {
 		r := points[0].Report
-		fmt.Fprintf(&b, "%s arrivals of %s, lengths %s; windows of %.1f s. %s.\n\n", r.Plan.Arrivals.Law, r.Plan.Models, r.Plan.Lengths,
+		fmt.Fprintf(&b, "%s arrivals of %s%s; windows of %.1f s. %s.\n\n", r.Plan.Arrivals.Law, r.Plan.Models, lengthsOf(&r.Plan),
 			r.Window.Seconds(), host())
 	}
 	b.WriteString("| rate, 1/s | throughput, 1/s | goodput, 1/s | failed | ttft p50, ms | e2el p50, ms | p90 | p99 | sustained | own CPU, s per 1,000 |\n" +

@@ -31,13 +31,18 @@ const (
 // Kinds are all kinds.
 func Kinds() []Kind { return []Kind{Words, Text, IDs, Tree} }
 
-// Maker makes inputs. Exactly one of Kind and Inputs counts.
+// Maker makes a model's inputs. Exactly one of Kind and Inputs counts.
 type Maker struct {
 	Kind Kind
 	// Vocabulary bounds ids: they are 0 to Vocabulary-1.
 	Vocabulary int
 	// Inputs are taken in turn.
 	Inputs []string
+	// Labels says that the model answers with a label: parameters of generation are
+	// not sent.
+	Labels bool
+	// Lengths of inputs when the plan has no law.
+	Lengths Law
 }
 
 // Make draws an input of a length. number is the request's, from 0.

@@ -12,8 +12,9 @@ import (
 type Plan struct {
 	Seed     uint64   `json:"seed"`
 	Arrivals Arrivals `json:"arrivals"`
-	// Lengths of inputs, in the unit of each model's kind.
-	Lengths Law `json:"lengths"`
+	// Lengths of inputs, in the unit of each model's kind. The zero law leaves that
+	// to each model's maker.
+	Lengths Law `json:"lengths,omitzero"`
 	// Outputs bounds the tokens of each answer. The zero law leaves that to the
 	// model.
 	Outputs    Law `json:"outputs,omitzero"`
@@ -69,9 +70,6 @@ func (p *Plan) Validate() error {
 	if p.Trace == nil || p.Arrivals.Law == Closed {
 		errs = append(errs, p.Arrivals.validate())
 	}
-	if p.Lengths.draw == nil {
-		errs = append(errs, errors.New("lengths: missing"))
-	}
 	for _, share := range []struct {
 		name  string
 		value float64
@@ -90,8 +88,11 @@ func (p *Plan) Validate() error {
 		errs = append(errs, fmt.Errorf("beam %d, requests %d, temperature %g: none may be negative", p.Beam, p.Requests, p.Temperature))
 	}
 	for _, name := range p.Models.Names {
-		if p.Makers[name] == nil {
+		switch m := p.Makers[name]; {
+		case m == nil:
 			errs = append(errs, fmt.Errorf("model %s: nothing makes its inputs", name))
+		case p.Lengths.draw == nil && m.Lengths.draw == nil && len(m.Inputs) == 0:
+			errs = append(errs, fmt.Errorf("model %s: no law of lengths", name))
 		}
 	}
 	if len(p.Models.Names) == 0 || len(p.Priorities.Names) == 0 || len(p.Clients.Names) == 0 {

@@ -40,23 +40,22 @@ func (s *Source) Next() (r Request, ok bool) {
 	if p.Requests > 0 && s.number == p.Requests || p.Trace != nil && s.number == len(p.Trace) {
 		return Request{}, false
 	}
-	// Every request draws as often as every other, whatever is made of it.
-	length, output := p.Lengths.draw(s.lengths), 0
-	if p.Outputs.draw != nil {
-		output = p.Outputs.draw(s.lengths)
-	}
 	r = Request{
 		Number: s.number, Model: p.Models.pick(s.choices), Priority: broker.Priority(p.Priorities.pick(s.choices)),
-		Client: p.Clients.pick(s.choices), MaxTokens: output, Beam: p.Beam, Temperature: p.Temperature, Deadline: p.Deadline,
+		Client: p.Clients.pick(s.choices), Deadline: p.Deadline,
 	}
 	r.Realtime, r.Final = s.choices.Float64() < p.Realtime, s.choices.Float64() < p.Final
 	if s.choices.Float64() < p.Cancel {
 		r.CancelAfter = p.CancelAfter
 	}
 	r.Seed = s.choices.Uint64()
+	r.Beam, r.Temperature = p.Beam, p.Temperature
+	if p.Outputs.draw != nil {
+		r.MaxTokens = p.Outputs.draw(s.lengths)
+	}
+	var e Entry
 	if p.Trace != nil {
-		e := &p.Trace[s.number]
-		length = cmp.Or(e.Length, length)
+		e = p.Trace[s.number]
 		e.apply(&r)
 	} else {
 		s.at += p.Arrivals.gap(s.arrivals)
@@ -65,11 +64,31 @@ func (s *Source) Next() (r Request, ok bool) {
 	if p.Arrivals.Law == Closed {
 		r.At = 0
 	}
-	if p.Trace != nil && p.Trace[s.number].Input != "" {
-		r.Input = broker.Input{Text: p.Trace[s.number].Input}
-	} else if m := p.Makers[r.Model]; m != nil {
-		r.Input = m.Make(s.texts, s.number, length)
-	}
+	s.input(&r, &e)
 	s.number++
 	return r, true
+}
+
+// input makes the input of a request, which an entry of a trace may have.
+func (s *Source) input(r *Request, e *Entry) {
+	m := s.plan.Makers[r.Model]
+	if m == nil {
+		m = &Maker{} // of a trace's model that nobody knows: the worker will say so
+	}
+	if m.Labels {
+		r.MaxTokens, r.Beam, r.Temperature = 0, 0, 0
+	}
+	law := s.plan.Lengths
+	if law.draw == nil {
+		law = m.Lengths
+	}
+	length := 1
+	if law.draw != nil {
+		length = law.draw(s.lengths)
+	}
+	if e.Input != "" {
+		r.Input = broker.Input{Text: e.Input}
+		return
+	}
+	r.Input = m.Make(s.texts, s.number, cmp.Or(e.Length, length))
 }

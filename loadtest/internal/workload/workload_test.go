@@ -206,7 +206,7 @@ func TestRefusedPlans(t *testing.T) {
 		"beam -1":                     func(p *workload.Plan) { p.Beam = -1 },
 		"model a: nothing makes":      func(p *workload.Plan) { p.Makers = nil },
 		"models, priorities and clie": func(p *workload.Plan) { p.Clients = workload.Mix{} },
-		"lengths: missing":            func(p *workload.Plan) { p.Lengths = workload.Law{} },
+		"model a: no law of lengths":  func(p *workload.Plan) { p.Lengths = workload.Law{} },
 	} {
 		p := plan(t)
 		change(p)
