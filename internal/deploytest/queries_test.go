@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -104,7 +103,8 @@ func excused(expr string) bool {
 }
 
 // selects fails unless every selector of a query names a metric and labels that m
-// has, or for a quiet metric one that the worker's code names.
+// has, or for a quiet metric ones that docs/operations.md lists, and unless every
+// label to aggregate by is one of what is aggregated.
 func selects(t *testing.T, m *memory, where, expr string) {
 	t.Helper()
 	parsed, err := newParser().ParseExpr(expr)
@@ -113,55 +113,82 @@ func selects(t *testing.T, m *memory, where, expr string) {
 		return
 	}
 	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
-		selector, ok := node.(*parser.VectorSelector)
-		if !ok || selector.Name == "ALERTS" {
-			return nil
-		}
-		have := m.labelsOf(selector.Name)
-		if have == nil {
-			if !slices.Contains(queries.QuietMetrics(), selector.Name) && !excused(recorded(t)[selector.Name]) {
-				t.Errorf("%s: a worker exposes no %s", where, selector.Name)
+		switch node := node.(type) {
+		case *parser.VectorSelector:
+			have := labelsOf(t, m, node.Name)
+			if have == nil {
+				t.Errorf("%s: a worker exposes no %s", where, node.Name)
+				return nil
 			}
-			if strings.HasPrefix(selector.Name, "cellmq_") && !strings.Contains(workerSource(t), strconv.Quote(selector.Name)) {
-				t.Errorf("%s: the worker's code names no %s", where, selector.Name)
+			for _, matcher := range node.LabelMatchers {
+				if !have[matcher.Name] {
+					t.Errorf("%s: %s has labels %v, not %s", where, node.Name, slices.Sorted(maps.Keys(have)), matcher.Name)
+				}
 			}
-			return nil
-		}
-		for _, matcher := range selector.LabelMatchers {
-			if !have[matcher.Name] {
-				t.Errorf("%s: %s has labels %v, not %s", where, selector.Name, slices.Sorted(maps.Keys(have)), matcher.Name)
+		case *parser.AggregateExpr:
+			have := map[string]bool{}
+			parser.Inspect(node.Expr, func(inner parser.Node, _ []parser.Node) error {
+				if selector, ok := inner.(*parser.VectorSelector); ok {
+					maps.Copy(have, labelsOf(t, m, selector.Name))
+				}
+				return nil
+			})
+			for _, name := range node.Grouping {
+				if !have[name] {
+					t.Errorf("%s: %s has no label %s", where, node.Expr, name)
+				}
 			}
 		}
 		return nil
 	})
 }
 
-// recorded returns the expressions of the recording rules by name.
-func recorded(t *testing.T) map[string]string {
+// labelsOf returns the names of the labels that a metric has: in m, or for a quiet
+// one by the documentation, or for a rule without a result of what it reads; nil
+// for one that does not exist.
+func labelsOf(t *testing.T, m *memory, metric string) map[string]bool {
 	t.Helper()
-	out := map[string]string{}
+	if have := m.labelsOf(metric); have != nil {
+		return have
+	}
+	if metric == "ALERTS" {
+		return set("__name__", "alertstate", "alertname")
+	}
 	for _, r := range rules(t, "recording.rules.yml") {
-		out[r.Record] = r.Expr
+		if r.Record == metric && excused(r.Expr) {
+			return set("__name__", "model")
+		}
+	}
+	if slices.Contains(queries.QuietMetrics(), metric) {
+		return documented(t)[metric]
+	}
+	return nil
+}
+
+func set(names ...string) map[string]bool {
+	out := map[string]bool{}
+	for _, name := range names {
+		out[name] = true
 	}
 	return out
 }
 
-// workerSource returns the worker's code.
-func workerSource(t *testing.T) string {
+// documented returns the labels of the metrics in the tables of
+// docs/operations.md, which a test of the worker holds against what it registers.
+func documented(t *testing.T) map[string]map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, "worker/*.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(cmp.Or(err, os.ErrNotExist))
-	}
-	var b strings.Builder
-	for _, name := range files {
-		if content, err := os.ReadFile(name); err != nil {
-			t.Fatal(err)
-		} else if !strings.HasSuffix(name, "_test.go") {
-			b.Write(content)
+	out := map[string]map[string]bool{}
+	quoted := regexp.MustCompile("`(\\w+)`")
+	for _, row := range regexp.MustCompile("(?m)^\\| (`cellmq_[^|]*) \\|([^|]*)\\|").FindAllStringSubmatch(string(read(t, "docs/operations.md")), -1) {
+		have := set("__name__", "job", "instance")
+		for _, label := range quoted.FindAllStringSubmatch(row[2], -1) {
+			have[label[1]] = true
+		}
+		for _, name := range quoted.FindAllStringSubmatch(row[1], -1) {
+			out[name[1]] = have
 		}
 	}
-	return b.String()
+	return out
 }
 
 // TestAlerts wants each alert to say how bad it is and what to do, with a section in the documentation, and to

@@ -43,7 +43,7 @@ type panel struct {
 // there is no registry. Queries that read one of them are quiet.
 func QuietMetrics() []string {
 	return []string{
-		"ALERTS", "cellmq_dead_letters_total", "cellmq_deployments_total", "cellmq_model_failed",
+		"ALERTS", "cellmq_cancellations_total", "cellmq_dead_letters_total", "cellmq_deployments_total", "cellmq_duplicates_total", "cellmq_model_failed",
 		"cellmq_registry_age_seconds", "cellmq_store_short_seconds",
 	}
 }
