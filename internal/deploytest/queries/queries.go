@@ -39,12 +39,12 @@ type panel struct {
 	Panels []panel `json:"panels"`
 }
 
-// QuietMetrics are the metrics without a series while nothing is wrong, or while
+// QuietMetrics are the metrics without a series while nothing goes wrong, or while
 // there is no registry. Queries that read one of them are quiet.
 func QuietMetrics() []string {
 	return []string{
 		"ALERTS", "cellmq_cancellations_total", "cellmq_dead_letters_total", "cellmq_deployments_total", "cellmq_duplicates_total", "cellmq_model_failed",
-		"cellmq_registry_age_seconds", "cellmq_store_short_seconds",
+		"cellmq_refusals_total", "cellmq_registry_age_seconds", "cellmq_store_short_seconds",
 	}
 }
 
