@@ -58,7 +58,7 @@ func TestCompose(t *testing.T) {
 		}
 		for _, v := range s.Volumes {
 			source, _, _ := strings.Cut(v, ":")
-			if _, ok := c.Volumes[source]; !ok && !(strings.HasPrefix(source, "./") && strings.HasSuffix(v, ":ro")) {
+			if _, ok := c.Volumes[source]; !ok && (!strings.HasPrefix(source, "./") || !strings.HasSuffix(v, ":ro")) {
 				t.Errorf("%s: volume %s does not exist, or a file of the repository can be written", name, v)
 			}
 		}

@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cellmq/cellmq/worker"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/cellmq/cellmq/worker"
 )
 
 // worked returns the worker's Deployment and its container's environment.

@@ -15,11 +15,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cellmq/cellmq/broker/brokertest"
 	"github.com/kedacore/keda/v2/version"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/cellmq/cellmq/broker/brokertest"
 )
 
 // keda returns the content of a file of KEDA's module.
@@ -61,7 +60,7 @@ func TestScaledObjectFits(t *testing.T) {
 }
 
 // misfits says where an object does not fit an OpenAPI schema: unknown and missing
-// fields, and values of another type.
+// fields, and values of another type or that are not listed.
 func misfits(path string, schema map[string]any, value any) []string {
 	var out []string
 	switch value := value.(type) {
@@ -96,6 +95,9 @@ func misfits(path string, schema map[string]any, value any) []string {
 		}
 	case string, float64, bool:
 		want := map[string]string{"string": "string", "integer": "float64", "number": "float64", "boolean": "bool"}
+		if allowed, ok := schema["enum"].([]any); ok && !slices.Contains(allowed, value) {
+			return []string{fmt.Sprintf("%s is %v, want one of %v", path, value, allowed)}
+		}
 		if kind := reflect.TypeOf(value).String(); want[fmt.Sprint(schema["type"])] != kind && schema["x-kubernetes-int-or-string"] != true {
 			return []string{fmt.Sprintf("%s is a %s, want %v", path, kind, schema["type"])}
 		}

@@ -126,7 +126,6 @@ func TestSources(t *testing.T) {
 	}
 }
 
-//nolint:gochecknoglobals // a flag of the test binary
 var update = flag.Bool("update", false, "write the manifests that are made of other files")
 
 // TestCopies wants the manifests that contain other files of deploy to be up to

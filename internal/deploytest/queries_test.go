@@ -99,7 +99,7 @@ func TestQueries(t *testing.T) {
 // excused tells whether a rule is rightly without a result after requests that
 // all were served: it selects those that were not.
 func excused(expr string) bool {
-	return regexp.MustCompile(`outcome=~"(internal|busy)\|`).MatchString(expr)
+	return strings.Contains(expr, `outcome=~"internal|`)
 }
 
 // selects fails unless every selector of a query names a metric and labels that m

@@ -31,7 +31,7 @@ func main() {
 	within := flag.Duration("within", time.Minute, "how long to ask")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), *within)
-	err := error(nil)
+	var err error
 	if *query != "" {
 		err = await(ctx, *address, *query, *want)
 	} else {
