@@ -140,7 +140,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 	w.versions = versions.New(versions.Config{
 		Budget: cfg.ModelBytes, Linger: linger(cfg.AckWait), Loader: w.loader, Changed: w.versionsChanged, Failed: w.versionFailed,
 	})
-	registry.MustRegister(newLive(w), newWire(w), newLiveModels(w), collectors.NewGoCollector(),
+	registry.MustRegister(newReady(w), newLive(w), newWire(w), newLiveModels(w), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return w, nil
 }

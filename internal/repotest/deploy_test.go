@@ -42,9 +42,11 @@ func TestSettingsExist(t *testing.T) {
 func TestDockerfiles(t *testing.T) {
 	t.Parallel()
 	contexts := map[string]string{
-		"deploy/Dockerfile":                ".",
-		"deploy/offline/cellmq.Dockerfile": "deploy/offline",
-		"deploy/offline/nats.Dockerfile":   "deploy/offline",
+		"deploy/Dockerfile":                    ".",
+		"deploy/offline/cellmq.Dockerfile":     "deploy/offline",
+		"deploy/offline/loadtest.Dockerfile":   "deploy/offline",
+		"deploy/offline/nats.Dockerfile":       "deploy/offline",
+		"deploy/offline/prometheus.Dockerfile": "deploy/offline",
 	}
 	copied := regexp.MustCompile(`(?m)^COPY ([^-\n].*)$`)
 	for _, name := range matching(t, "*Dockerfile") {
@@ -107,5 +109,22 @@ func TestToolchain(t *testing.T) {
 	image := regexp.MustCompile(`(?m)^FROM golang:(\d+\.\d+)`).FindStringSubmatch(string(read(t, "deploy/Dockerfile")))
 	if language == nil || image == nil || language[1] != image[1] {
 		t.Errorf("go.mod says Go %v, deploy/Dockerfile %v", language, image)
+	}
+}
+
+// TestDockerContext wants every directory with Go code at the top to go to the
+// Docker daemon: an image that lacks one does not build.
+func TestDockerContext(t *testing.T) {
+	t.Parallel()
+	sent := map[string]bool{}
+	for line := range strings.Lines(string(read(t, ".dockerignore"))) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "!"); ok {
+			sent[name] = true
+		}
+	}
+	for _, name := range matching(t, "*.go") {
+		if top, _, _ := strings.Cut(name, "/"); !sent[top] {
+			t.Errorf(".dockerignore keeps %s from the Docker daemon", top)
+		}
 	}
 }
