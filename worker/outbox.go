@@ -59,6 +59,7 @@ func (r *run) take(res *cellrt.Result, now time.Time) (urgent bool) {
 			r.firstToken = now
 			urgent = true
 		}
+		r.lastToken = now
 		r.tokens = append(r.tokens, res.Tokens...)
 	}
 	if len(res.Proposal) > 0 {

@@ -48,6 +48,7 @@ type run struct {
 	proposal    []cellrt.Token // the output of a search as it looks now
 	revision    int            // proposals so far
 	firstToken  time.Time
+	lastToken   time.Time
 	ended       bool
 	reason      cellrt.Reason
 	err         error // why it ended, when not by itself

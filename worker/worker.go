@@ -49,6 +49,7 @@ type Worker struct {
 
 	registry *prometheus.Registry
 	metrics  *metrics
+	recorder *recorder
 	outbox   *outbox
 	table    *table
 	tasks    *tasks
@@ -61,6 +62,7 @@ type Worker struct {
 	realtime *broker.Credits
 
 	// Set by Run before anything that reads them starts.
+	began  time.Time
 	lacked []string // names that CELLMQ_MODELS gives, and that are none of its own models'
 	own    map[string]versions.Key
 	shelf  *shelf // nil: no registry
@@ -110,6 +112,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		cfg: cfg, deps: deps, log: deps.Log.With(slog.String("worker", cfg.Name)),
 		registry: registry,
 		metrics:  newMetrics(registry),
+		recorder: newRecorder(),
 		outbox:   newOutbox(cfg.FrameInterval == 0),
 		table:    newTable(),
 		tasks:    newTasks(),
@@ -179,6 +182,7 @@ func (w *Worker) Stats() cellrt.Stats {
 // stepped is told of every step.
 func (w *Worker) stepped(t cellrt.StepTrace) {
 	w.metrics.stepped(t)
+	w.recorder.stepped(&t)
 	if !w.serving.Load() {
 		return
 	}
@@ -210,6 +214,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
+	w.began = time.Now()
 	err := w.start(ctx, work, group)
 	stop()
 	if failed := w.end(group); failed != nil {
@@ -333,6 +338,7 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group, f *foll
 	}
 	defer w.closeQuietly("service", service.Close)
 
+	parts.Go(func() { w.show(publishing) })
 	taking, stopTaking := context.WithCancel(work)
 	defer stopTaking()
 	stopped := make(chan struct{})
@@ -394,6 +400,7 @@ func (w *Worker) closed(r *run, outcome string, now time.Time) {
 	}
 	finished := outcome != outcomeHandedBack && outcome != outcomeLeaseLost && outcome != outcomeUnsent
 	w.metrics.closed(r, outcome, now)
+	w.recorder.closed(r, outcome, now)
 	w.logEnd(r, outcome, now)
 	if k, ok := r.version(); ok {
 		w.tally.count(k, outcome)
