@@ -232,6 +232,8 @@ func (l *loop) key(k key) (quit bool, err error) {
 		if s.Paused {
 			l.frozen = l.fleet.View(time.Now())
 		}
+	case 'a':
+		s.All = !s.All
 	case '/':
 		s.Typing = true
 	case '?', 'h':

@@ -18,7 +18,8 @@ type Screen struct {
 	Typing bool // the filter is being typed
 	Paused bool
 	Help   bool
-	Scroll int // lines of the body above the screen
+	All    bool // also the cells of models that run nothing
+	Scroll int  // lines of the body above the screen
 }
 
 // style is how a part of a line looks.
@@ -193,14 +194,14 @@ func (s *Screen) foot() []line {
 	case s.Typing:
 		return []line{{{"filter: ", accent}, {s.Filter, bold}, {" ", inverse}, {"  Enter keeps it, Esc drops it", dim}}}
 	}
-	return []line{{{" q", bold}, {" quit", dim}, {"  s", bold}, {" sort: " + s.Order.String(), dim}, {"  /", bold}, {" filter", dim}, {"  p", bold}, {" pause", dim}, {"  ?", bold}, {" help", dim}}}
+	return []line{{{" q", bold}, {" quit", dim}, {"  s", bold}, {" sort: " + s.Order.String(), dim}, {"  /", bold}, {" filter", dim}, {"  p", bold}, {" pause", dim}, {"  a", bold}, {" all cells", dim}, {"  ?", bold}, {" help", dim}}}
 }
 
 func (s *Screen) help() []line {
 	var out []line
 	for _, text := range []string{
 		"", "q, Ctrl-C     quit", "s, S          sort by name, running, queued, tokens, p99; S backwards", "/             show names that have a text; Esc shows all",
-		"p, space      pause", "arrows, j, k  scroll; PgUp, PgDn, Home, End", "Ctrl-Z        suspend; fg comes back", "?, h          this", "",
+		"p, space      pause", "a             show the cells of idle models too", "arrows, j, k  scroll; PgUp, PgDn, Home, End", "Ctrl-Z        suspend; fg comes back", "?, h          this", "",
 		"rows          how full the steps of a cell are: the mean against its largest batch", "last steps    the rows of its last steps, the newest at the right",
 		"ready         nodes that wait for a step", "queued        requests in JetStream that no worker has taken: high/std/low", "p50, p99      of requests that ended within ten seconds",
 	} {
@@ -311,6 +312,9 @@ func (s *Screen) models(v *View) []line {
 	for i := range v.Models {
 		m := &v.Models[i]
 		out = append(out, s.model(m, name))
+		if !s.All && m.idle() {
+			continue
+		}
 		for j := range m.Cells {
 			c := &m.Cells[j]
 			share := 0.0

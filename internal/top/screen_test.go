@@ -74,7 +74,7 @@ func TestScreens(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*Screen{
 		"80x24":       {Width: 80, Height: 24},
-		"120x40":      {Width: 120, Height: 40},
+		"120x40":      {Width: 120, Height: 40, All: true},
 		"40x10":       {Width: 40, Height: 10},
 		"200x60":      {Width: 200, Height: 60, Order: ByTokens},
 		"ascii":       {Width: 80, Height: 24, ASCII: true},

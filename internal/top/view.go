@@ -67,6 +67,11 @@ type CellView struct {
 	rows float64 // in a second
 }
 
+// idle reports whether the model ran nothing lately, and has nothing to run.
+func (m *ModelView) idle() bool {
+	return m.Running == 0 && !slices.ContainsFunc(m.Cells, func(c CellView) bool { return c.Steps > 0 || c.Ready > 0 })
+}
+
 // View returns the fleet at this moment: rates are those between the last two
 // snapshots of each worker.
 func (f *Fleet) View(now time.Time) *View {
