@@ -12,6 +12,7 @@ import (
 
 	"github.com/kelseyhightower/envconfig"
 
+	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/cellrt/cpu"
 )
@@ -86,7 +87,8 @@ type LimitConfig struct {
 
 // ObserveConfig says how the worker shows itself.
 type ObserveConfig struct {
-	AdminAddress string `split_words:"true" desc:"Address of the HTTP server with /metrics, /healthz and /readyz. Port 0: a free one. Empty: off."`
+	AdminAddress string `split_words:"true" desc:"Address of the HTTP server with /metrics, /healthz, /readyz and the live page at /live/. Port 0: a free one. Empty: off."`
+	LiveURL      string `split_words:"true" desc:"NATS server that the live page connects to, as browsers see it: ws://... or wss://... Empty: the embedded server, if it has a WebSocket port."`
 	LogLevel     string `split_words:"true" desc:"debug, info, warn or error. Each request has a line at debug."`
 	LogFormat    string `split_words:"true" desc:"text or json."`
 }
@@ -192,9 +194,10 @@ func (c Config) realtimeSlots() int {
 }
 
 var (
-	namePattern   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	modelPattern  = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
-	prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+	namePattern    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	modelPattern   = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
+	liveURLPattern = regexp.MustCompile(`^wss?://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9./_-]*)?$`)
+	prefixPattern  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 )
 
 func (c BrokerConfig) validate(v *violations) {
@@ -273,6 +276,9 @@ func (c ObserveConfig) validate(v *violations) {
 		if _, _, err := net.SplitHostPort(c.AdminAddress); err != nil {
 			v.add("ADMIN_ADDRESS", c.AdminAddress, "must be host:port or empty")
 		}
+	}
+	if c.LiveURL != "" && !liveURLPattern.MatchString(c.LiveURL) {
+		v.add("LIVE_URL", broker.RedactURL(c.LiveURL), "must be ws://host:port or wss://host:port, without user and password, which the page asks for")
 	}
 	v.oneOf("LOG_LEVEL", c.LogLevel, "debug", "info", "warn", "error")
 	v.oneOf("LOG_FORMAT", c.LogFormat, "text", "json")

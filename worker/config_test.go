@@ -65,6 +65,8 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 		{"age", func(c *worker.Config) { c.MaxQueuedAge = 0 }, []string{"CELLMQ_MAX_QUEUED_AGE is 0s"}},
 		{"attempts", func(c *worker.Config) { c.MaxAttempts = 0 }, []string{"CELLMQ_MAX_ATTEMPTS is 0"}},
 		{"admin", func(c *worker.Config) { c.AdminAddress = "nonsense" }, []string{"CELLMQ_ADMIN_ADDRESS is nonsense"}},
+		{"live", func(c *worker.Config) { c.LiveURL = "http://x" }, []string{"CELLMQ_LIVE_URL is http://x"}},
+		{"live user", func(c *worker.Config) { c.LiveURL = "ws://me:secret@x" }, []string{"CELLMQ_LIVE_URL is ws://x"}},
 		{"level", func(c *worker.Config) { c.LogLevel = "loud" }, []string{"CELLMQ_LOG_LEVEL", "debug, info, warn, error"}},
 		{"format", func(c *worker.Config) { c.LogFormat = "xml" }, []string{"CELLMQ_LOG_FORMAT", "text, json"}},
 		{

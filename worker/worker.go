@@ -72,8 +72,9 @@ type Worker struct {
 	admin  *admin
 	stores *stores
 
-	routes atomic.Pointer[routes] // never nil
-	polled atomic.Int64           // when deployments were read last, unix ns; 0: never
+	routes    atomic.Pointer[routes] // never nil
+	webSocket atomic.Pointer[string] // of the embedded server; nil: none yet
+	polled    atomic.Int64           // when deployments were read last, unix ns; 0: never
 
 	unregistered atomic.Bool // there is no registry, when it was asked last
 
@@ -255,6 +256,7 @@ func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
 			return err
 		}
 		w.admin = a
+		w.serveLive(work, a)
 		group.Go(func() error { return a.run(work, w.log) })
 	}
 	group.Go(func() error { return w.runtime.Run(work) })
