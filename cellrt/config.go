@@ -34,6 +34,8 @@ type Trace struct {
 // StepTrace describes one step.
 type StepTrace struct {
 	Program, Cell string
+	// Tier is why the batch was of this cell.
+	Tier Tier
 	// Rows is the number of nodes in the batch.
 	Rows int
 	// Ready is the number of nodes of all cells left waiting when the step began.

@@ -123,7 +123,7 @@ func (e *executor) trace() {
 	for _, f := range e.round[:e.length] {
 		report(StepTrace{
 			Program: f.batch.Model.program.Name, Cell: f.batch.Cell.Name,
-			Rows: len(f.batch.Rows), Ready: e.ready, Duration: f.batch.took,
+			Tier: f.batch.tier, Rows: len(f.batch.Rows), Ready: e.ready, Duration: f.batch.took,
 			Executor: e.number, Batch: f.batch.Rows,
 		})
 	}

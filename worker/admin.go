@@ -8,33 +8,59 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// The values of the setting that turns profiles on.
+const (
+	pprofAuto = "auto"
+	pprofOn   = "on"
+	pprofOff  = "off"
+)
+
 // admin is the HTTP server for operators: /metrics, /healthz (the process
-// answers) and /readyz (it takes requests).
+// answers), /readyz (it takes requests) and, if wanted, /debug/pprof/. It has a
+// multiplexer of its own, so that nothing else in the process adds a page.
 type admin struct {
 	listener net.Listener
 	server   *http.Server
 }
 
 // listenAdmin binds the address, so that a taken port stops the start.
-func listenAdmin(ctx context.Context, address string, gatherer prometheus.Gatherer, ready func() error) (*admin, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+func listenAdmin(ctx context.Context, cfg *ObserveConfig, gatherer prometheus.Gatherer, ready func() error) (*admin, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.AdminAddress)
 	if err != nil {
-		return nil, fmt.Errorf("admin server: %s_ADMIN_ADDRESS %s: %w", EnvPrefix, address, err)
+		return nil, fmt.Errorf("admin server: %s_ADMIN_ADDRESS %s: %w", EnvPrefix, cfg.AdminAddress, err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, nil) })
 	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, ready()) })
+	if profiles(cfg.Pprof, listener.Addr()) {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	return &admin{
 		listener: listener,
 		server:   &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute},
 	}, nil
+}
+
+// profiles reports whether a server that listens on an address has profiles. What
+// is not loopback for sure is not.
+func profiles(setting string, listens net.Addr) bool {
+	if setting != pprofAuto {
+		return setting == pprofOn
+	}
+	tcp, ok := listens.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
 }
 
 // address is where the server listens.

@@ -31,6 +31,7 @@ const noRoomDelay = 2 * time.Second
 func (w *Worker) admit(d *broker.Delivery) {
 	now := time.Now()
 	r := newRun(d, w.frames.Stream(d), now)
+	w.metrics.received.Inc()
 	if r.attempt > 1 {
 		w.metrics.redeliveries.Inc()
 	}
@@ -65,7 +66,7 @@ func (w *Worker) begin(r *run) {
 		w.refuse(r, &broker.Error{Code: broker.CodeUnknownModel, Message: fmt.Sprintf("model %q is not served here", r.req.Model)})
 		return
 	}
-	r.model = r.req.Model
+	r.model, r.meter = r.req.Model, w.metrics.models.of(r.req.Model)
 	c, refusal := w.choose(rt, r, time.Now())
 	switch {
 	case refusal != nil:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -89,6 +90,8 @@ type LimitConfig struct {
 type ObserveConfig struct {
 	AdminAddress string `split_words:"true" desc:"Address of the HTTP server with /metrics, /healthz, /readyz and the live page at /live/. Port 0: a free one. Empty: off."`
 	LiveURL      string `split_words:"true" desc:"NATS server that the live page connects to, as browsers see it: ws://... or wss://... Empty: the embedded server, if it has a WebSocket port."`
+	Pprof        string `split_words:"true" desc:"Profiles of the process at /debug/pprof/ of the admin address: on, off, or auto, which is on where that address is one of loopback. They show command line and code, and cost time: keep the address private."`
+	OtlpEndpoint string `split_words:"true" desc:"URL of an OpenTelemetry collector that takes traces over OTLP/HTTP, for example http://otel:4318. Empty: what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT says; without these there are no traces."`
 	LogLevel     string `split_words:"true" desc:"debug, info, warn or error. Each request has a line at debug."`
 	LogFormat    string `split_words:"true" desc:"text or json."`
 }
@@ -129,6 +132,7 @@ func DefaultConfig() Config {
 		},
 		ObserveConfig: ObserveConfig{
 			AdminAddress: "127.0.0.1:9464",
+			Pprof:        pprofAuto,
 			LogLevel:     "info",
 			LogFormat:    "text",
 		},
@@ -201,8 +205,8 @@ var (
 )
 
 func (c BrokerConfig) validate(v *violations) {
-	for _, url := range splitList(c.NatsURL) {
-		scheme, _, ok := strings.Cut(url, "://")
+	for _, server := range splitList(c.NatsURL) {
+		scheme, _, ok := strings.Cut(server, "://")
 		if ok && scheme != "nats" && scheme != "tls" && scheme != "ws" && scheme != "wss" {
 			v.add("NATS_URL", scheme+"://...", "must start with nats://, tls://, ws:// or wss://")
 		}
@@ -279,6 +283,13 @@ func (c ObserveConfig) validate(v *violations) {
 	}
 	if c.LiveURL != "" && !liveURLPattern.MatchString(c.LiveURL) {
 		v.add("LIVE_URL", broker.RedactURL(c.LiveURL), "must be ws://host:port or wss://host:port, without user and password, which the page asks for")
+	}
+	v.oneOf("PPROF", c.Pprof, pprofAuto, pprofOn, pprofOff)
+	if c.OtlpEndpoint != "" {
+		u, err := url.Parse(c.OtlpEndpoint)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			v.add("OTLP_ENDPOINT", "not a URL", "must be http://host:port or https://host:port")
+		}
 	}
 	v.oneOf("LOG_LEVEL", c.LogLevel, "debug", "info", "warn", "error")
 	v.oneOf("LOG_FORMAT", c.LogFormat, "text", "json")

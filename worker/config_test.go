@@ -67,6 +67,8 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 		{"admin", func(c *worker.Config) { c.AdminAddress = "nonsense" }, []string{"CELLMQ_ADMIN_ADDRESS is nonsense"}},
 		{"live", func(c *worker.Config) { c.LiveURL = "http://x" }, []string{"CELLMQ_LIVE_URL is http://x"}},
 		{"live user", func(c *worker.Config) { c.LiveURL = "ws://me:secret@x" }, []string{"CELLMQ_LIVE_URL is ws://x"}},
+		{"profiles", func(c *worker.Config) { c.Pprof = "yes" }, []string{`CELLMQ_PPROF is "yes"`, "auto, on, off"}},
+		{"collector", func(c *worker.Config) { c.OtlpEndpoint = "u:secret@otel:4317" }, []string{"CELLMQ_OTLP_ENDPOINT is not a URL", "http://host:port"}},
 		{"level", func(c *worker.Config) { c.LogLevel = "loud" }, []string{"CELLMQ_LOG_LEVEL", "debug, info, warn, error"}},
 		{"format", func(c *worker.Config) { c.LogFormat = "xml" }, []string{"CELLMQ_LOG_FORMAT", "text, json"}},
 		{
@@ -176,7 +178,7 @@ func TestEverySettingIsRead(t *testing.T) {
 func settingsOf(c worker.Config) string {
 	return strings.Join([]string{
 		c.NatsURL, c.NatsCredentials, c.NatsNkey, c.NatsCA, c.NatsCert, c.NatsKey, c.EmbeddedConfig, c.DataDir, c.CacheDir, c.EmbeddedHost, c.SubjectPrefix, c.Name,
-		strings.Join(c.Models, ","), strings.Join(c.ModelDirs, ","), strings.Join(c.Weights, ","), c.ISA, c.AdminAddress, c.LogLevel, c.LogFormat,
+		strings.Join(c.Models, ","), strings.Join(c.ModelDirs, ","), strings.Join(c.Weights, ","), c.ISA, c.AdminAddress, c.Pprof, c.OtlpEndpoint, c.LogLevel, c.LogFormat,
 	}, "|")
 }
 

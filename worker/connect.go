@@ -52,6 +52,7 @@ func (w *Worker) connect(ctx context.Context) (disconnect func(), err error) {
 		shutdown()
 	}
 	w.conn = conn
+	w.link.Store(conn)
 	if !w.cfg.Registry {
 		return disconnect, nil
 	}

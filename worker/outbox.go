@@ -55,11 +55,12 @@ func (o *outbox) Deliver(results []cellrt.Result) {
 // the lock.
 func (r *run) take(res *cellrt.Result, now time.Time) (urgent bool) {
 	if len(res.Tokens) > 0 {
+		r.meter.stepGave(len(res.Tokens), now, r.lastToken)
+		r.lastToken = now
 		if len(r.tokens) == 0 {
 			r.firstToken = now
 			urgent = true
 		}
-		r.lastToken = now
 		r.tokens = append(r.tokens, res.Tokens...)
 	}
 	if len(res.Proposal) > 0 {

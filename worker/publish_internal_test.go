@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/broker/brokertest"
@@ -339,26 +338,5 @@ func TestTokenFramesDoNotAllocate(t *testing.T) {
 	}
 	if len(d.run.ids) != 251 {
 		t.Errorf("%d tokens sent", len(d.run.ids))
-	}
-}
-
-func TestMetricNames(t *testing.T) {
-	t.Parallel()
-	w, err := New(DefaultConfig(), Deps{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.metrics.requests.WithLabelValues("m", "stop").Inc()
-	w.metrics.refusals.WithLabelValues("busy").Inc()
-	problems, err := testutil.GatherAndLint(w.registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
-	}
-	n, err := testutil.GatherAndCount(w.registry, "cellmq_requests_total", "cellmq_refusals_total", "cellmq_running_requests", "cellmq_step_rows")
-	if err != nil || n != 4 {
-		t.Errorf("%d of 4 samples, %v", n, err)
 	}
 }

@@ -25,6 +25,7 @@ type run struct {
 	// Set by admission before the outbox knows the run; nil as far as admission
 	// refused it.
 	model    string       // the request's, once it is known to be served here
+	meter    *modelMeter  // of that model; nil with it
 	wants    versions.Key // the version that the rule gives it; zero: not known
 	served   *served
 	pinned   bool // served is written down

@@ -76,6 +76,8 @@ type Worker struct {
 	webSocket atomic.Pointer[string] // of the embedded server; nil: none yet
 	polled    atomic.Int64           // when deployments were read last, unix ns; 0: never
 
+	link atomic.Pointer[broker.Conn] // conn, for those who may ask before it is there
+
 	unregistered atomic.Bool // there is no registry, when it was asked last
 
 	waitingDurable, waitingRealtime atomic.Int64 // requests whose versions are not in memory
@@ -140,7 +142,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 	w.versions = versions.New(versions.Config{
 		Budget: cfg.ModelBytes, Linger: linger(cfg.AckWait), Loader: w.loader, Changed: w.versionsChanged,
 	})
-	registry.MustRegister(newLive(w), newLiveModels(w), collectors.NewGoCollector(),
+	registry.MustRegister(newLive(w), newWire(w), newLiveModels(w), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return w, nil
 }
@@ -251,7 +253,7 @@ func (w *Worker) end(group *errgroup.Group) error {
 // and takes them down in reverse.
 func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
 	if w.cfg.AdminAddress != "" {
-		a, err := listenAdmin(ctx, w.cfg.AdminAddress, w.registry, w.readiness)
+		a, err := listenAdmin(ctx, &w.cfg.ObserveConfig, w.registry, w.readiness)
 		if err != nil {
 			return err
 		}

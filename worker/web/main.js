@@ -175,7 +175,7 @@ function set(node, text) {
 function figure(x) {
   if (!Number.isFinite(x)) return "-";
   if (x >= 10000) return `${(x / 1000).toFixed(x < 1e5 ? 1 : 0)}k`;
-  return x === 0 ? "0" : x < 10 ? x.toFixed(1) : x.toFixed(0);
+  return Number.isInteger(x) ? String(x) : x < 10 ? x.toFixed(1) : x.toFixed(0);
 }
 
 function bytes(n) {
