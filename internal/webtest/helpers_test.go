@@ -98,7 +98,8 @@ func (p *tab) note(event any) {
 func (p *tab) troubles() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]string(nil), p.errors...)
+	const most = 5 // the first ones say enough
+	return append([]string(nil), p.errors[:min(len(p.errors), most)]...)
 }
 
 // strangers are the requests that did not go to a host.

@@ -2,6 +2,7 @@ package webtest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/worker"
@@ -195,24 +197,24 @@ func TestLogin(t *testing.T) {
 	t.Parallel()
 	browser(t)
 	file := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(file, []byte(`authorization { user: me, password: "correct horse" }`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	port := freePort(t)
-	server, err := broker.StartServer(t.Context(), broker.ServerConfig{DataDir: t.TempDir(), Port: port, WebSocketPort: -1, ConfigFile: file})
+	pair, err := nkeys.CreateUser()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(server.Shutdown)
-	w, _ := serving(t, func(c *worker.Config) {
-		c.NatsURL = fmt.Sprintf("nats://me:correct%%20horse@127.0.0.1:%d", port)
-		c.LiveURL = server.WebSocketURL()
-	})
-	// Another origin than the server's own: the page's is refused until a file allows it.
-	p := open(t, "http://"+w.AdminAddress()+"/live/")
-	p.until(t, `document.querySelector("#connection").dataset.state === "failed"`)
-
-	plain, _ := serving(t, func(c *worker.Config) { c.EmbeddedConfig, c.NatsURL = file, "" })
+	public, err := pair.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := pair.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(t.TempDir(), "worker.nk")
+	users := fmt.Sprintf(`authorization { users: [ { nkey: %s }, { user: me, password: "correct horse" } ] }`, public)
+	if err := errors.Join(os.WriteFile(file, []byte(users), 0o600), os.WriteFile(key, seed, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	plain, _ := serving(t, func(c *worker.Config) { c.EmbeddedConfig, c.NatsNkey = file, key })
 	q := open(t, "http://"+plain.AdminAddress()+"/live/")
 	q.until(t, `!document.querySelector("#login").hidden`)
 	enter := func(password string) {
@@ -225,7 +227,26 @@ func TestLogin(t *testing.T) {
 	if n := value[int](t, q, `localStorage.length + sessionStorage.length + document.cookie.length + document.querySelector("#password").value.length`); n > 0 {
 		t.Error("something of the login is kept")
 	}
+}
+
+// TestOtherServers has the page connect to another server than the embedded one, which
+// must allow its origin, and say how to have a WebSocket where there is none.
+func TestOtherServers(t *testing.T) {
+	t.Parallel()
+	browser(t)
+	server, err := broker.StartServer(t.Context(), broker.ServerConfig{DataDir: t.TempDir(), WebSocketPort: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	w, _ := serving(t, func(c *worker.Config) { c.NatsURL, c.LiveURL = server.URL(), server.WebSocketURL() })
+	p := open(t, "http://"+w.AdminAddress()+"/live/")
+	p.until(t, `document.querySelector("#connection").dataset.state === "failed"`)
+	if s := p.strangers(w.AdminAddress()); len(s) == 0 || !strings.HasPrefix(s[0], server.WebSocketURL()) {
+		t.Errorf("the page asks %q", s)
+	}
+
 	off, _ := serving(t, func(c *worker.Config) { c.EmbeddedWebsocketPort = 0 })
-	r := open(t, "http://"+off.AdminAddress()+"/live/")
-	r.until(t, `document.querySelector("#off").innerText.includes("CELLMQ_EMBEDDED_WEBSOCKET_PORT") && !document.querySelector("#off").hidden`)
+	p.do(t, "open", chromedp.Navigate("http://"+off.AdminAddress()+"/live/"))
+	p.until(t, `document.querySelector("#off").innerText.includes("CELLMQ_EMBEDDED_WEBSOCKET_PORT") && !document.querySelector("#off").hidden`)
 }

@@ -16,7 +16,7 @@ export class Fleet {
     } catch {
       return null;
     }
-    if (!s || s.v !== 1 || s.worker !== worker || !Array.isArray(s.models) || !Array.isArray(s.executors)) return null;
+    if (!sound(s) || s.worker !== worker) return null;
     const member = this.members.get(worker);
     if (!member && this.members.size >= MOST) return null;
     const before = member && member.last.uptime_ms <= s.uptime_ms ? member.last : null;
@@ -66,6 +66,17 @@ export class Fleet {
   }
 }
 
+// sound reports whether something has the form of a snapshot. Who wrote it is not
+// known.
+function sound(s) {
+  const object = (x) => x !== null && typeof x === "object" && !Array.isArray(x);
+  const list = (x, most, each) => Array.isArray(x) && x.length <= most && x.every((item) => object(item) && (!each || each(item)));
+  const pairs = (x) => x === undefined || (Array.isArray(x) && x.length <= 112 && x.every((p) => Array.isArray(p) && p.length === 2));
+  const latency = (x) => x === undefined || (object(x) && Object.values(x).every((h) => object(h) && pairs(h.buckets ?? undefined)));
+  const model = (m) => list(m.cells ?? [], 64) && list(m.versions ?? [], 64) && latency(m.latency) && (m.queued === undefined || object(m.queued)) && (m.outcomes === undefined || object(m.outcomes));
+  return object(s) && s.v === 1 && list(s.executors, 256) && list(s.models, 64, model) && list(s.recent ?? [], 64);
+}
+
 // addModel adds a model on a worker to that on all, and returns this worker's rates.
 function addModel(models, model, was, seconds) {
   const name = String(model.name);
@@ -106,7 +117,7 @@ function rate(now, before, seconds) {
 }
 
 function mergeBuckets(sum, buckets) {
-  for (const [i, n] of buckets || []) if (i >= 0 && i < 112) sum.push([i, count(n)]);
+  for (const [i, n] of buckets || []) if (Number.isInteger(i) && i >= 0 && i < 112) sum.push([i, count(n)]);
 }
 
 // quantile is what a share of the durations did not exceed, in ms; NaN when there are
