@@ -24,11 +24,15 @@ type denials struct {
 	// needed reports whether the subject of a publication is one that the
 	// worker chose. What a client made it try says nothing about the worker.
 	needed func(subject string) bool
+	// shown reports whether the subject is one on which the worker shows itself,
+	// which it can do without.
+	shown func(subject string) bool
 
 	mu           sync.Mutex
 	published    error // the last refused publication
 	at           time.Time
-	subscription error // a refused subscription, which stays so until the next connection
+	hidden       time.Time // when it was last refused to show itself
+	subscription error     // a refused subscription, which stays so until the next connection
 	watches      map[*watch]struct{}
 }
 
@@ -43,6 +47,9 @@ func newDenials(s subjects) *denials {
 		violation: regexp.MustCompile(`(?i)permissions violation for (publish|subscription)(?: with reply)? (?:to|of) "([^"]*)"`),
 		needed: func(subject string) bool {
 			return strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, string(s)+".")
+		},
+		shown: func(subject string) bool {
+			return subject == s.watch() || strings.HasPrefix(subject, s.live(""))
 		},
 		watches: map[*watch]struct{}{},
 	}
@@ -63,6 +70,9 @@ func (d *denials) note(err error, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
+	case d.shown(subject):
+		d.hidden = now
+		return
 	case subscription:
 		d.subscription = denied
 	case d.needed(subject):
@@ -81,7 +91,14 @@ func (d *denials) note(err error, now time.Time) {
 func (d *denials) connected() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.published, d.subscription = nil, nil
+	d.published, d.subscription, d.hidden = nil, nil, time.Time{}
+}
+
+// unseen reports whether the worker was refused to show itself a short time ago.
+func (d *denials) unseen(now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.hidden.IsZero() && now.Sub(d.hidden) < deniedFor
 }
 
 // current is what is refused now, or nil.

@@ -104,6 +104,11 @@ func (s subjects) resume(client string) string { return string(s) + ".resume." +
 
 func (s subjects) control(worker string) string { return string(s) + ".ctl." + worker }
 
+// live is where a worker shows itself, and watch where it is asked to.
+func (s subjects) live(worker string) string { return string(s) + ".live." + worker }
+
+func (s subjects) watch() string { return string(s) + ".watch" }
+
 func (s subjects) cancel(client string) string { return string(s) + ".cancel." + client }
 
 // parseRequest takes model, priority and client out of a request subject.

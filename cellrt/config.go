@@ -42,6 +42,11 @@ type StepTrace struct {
 	Ready int
 	// Duration is the time the backend took.
 	Duration time.Duration
+	// Executor is the number of the executor that ran the step.
+	Executor int
+	// Batch are the step's nodes. They are the executor's: valid until the callback
+	// returns.
+	Batch []Row
 }
 
 // DefaultProfile is a good value for Config.Profile.

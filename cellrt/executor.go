@@ -124,6 +124,7 @@ func (e *executor) trace() {
 		report(StepTrace{
 			Program: f.batch.Model.program.Name, Cell: f.batch.Cell.Name,
 			Tier: f.batch.tier, Rows: len(f.batch.Rows), Ready: e.ready, Duration: f.batch.took,
+			Executor: e.number, Batch: f.batch.Rows,
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kelseyhightower/envconfig"
 
+	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/cellrt/cpu"
 )
@@ -87,7 +88,8 @@ type LimitConfig struct {
 
 // ObserveConfig says how the worker shows itself.
 type ObserveConfig struct {
-	AdminAddress string `split_words:"true" desc:"Address of the HTTP server with /metrics, /healthz and /readyz. Port 0: a free one. Empty: off."`
+	AdminAddress string `split_words:"true" desc:"Address of the HTTP server with /metrics, /healthz, /readyz and the live page at /live/. Port 0: a free one. Empty: off."`
+	LiveURL      string `split_words:"true" desc:"NATS server that the live page connects to, as browsers see it: ws://... or wss://... Empty: the embedded server, if it has a WebSocket port."`
 	Pprof        string `split_words:"true" desc:"Profiles of the process at /debug/pprof/ of the admin address: on, off, or auto, which is on where that address is one of loopback. They show command line and code, and cost time: keep the address private."`
 	OtlpEndpoint string `split_words:"true" desc:"URL of an OpenTelemetry collector that takes traces over OTLP/HTTP, for example http://otel:4318. Empty: what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT says; without these there are no traces."`
 	LogLevel     string `split_words:"true" desc:"debug, info, warn or error. Each request has a line at debug."`
@@ -196,9 +198,10 @@ func (c Config) realtimeSlots() int {
 }
 
 var (
-	namePattern   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	modelPattern  = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
-	prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+	namePattern    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	modelPattern   = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
+	liveURLPattern = regexp.MustCompile(`^wss?://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9./_-]*)?$`)
+	prefixPattern  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 )
 
 func (c BrokerConfig) validate(v *violations) {
@@ -277,6 +280,9 @@ func (c ObserveConfig) validate(v *violations) {
 		if _, _, err := net.SplitHostPort(c.AdminAddress); err != nil {
 			v.add("ADMIN_ADDRESS", c.AdminAddress, "must be host:port or empty")
 		}
+	}
+	if c.LiveURL != "" && !liveURLPattern.MatchString(c.LiveURL) {
+		v.add("LIVE_URL", broker.RedactURL(c.LiveURL), "must be ws://host:port or wss://host:port, without user and password, which the page asks for")
 	}
 	v.oneOf("PPROF", c.Pprof, pprofAuto, pprofOn, pprofOff)
 	if c.OtlpEndpoint != "" {

@@ -65,6 +65,8 @@ func TestValidateNamesVariableValueAndBound(t *testing.T) {
 		{"age", func(c *worker.Config) { c.MaxQueuedAge = 0 }, []string{"CELLMQ_MAX_QUEUED_AGE is 0s"}},
 		{"attempts", func(c *worker.Config) { c.MaxAttempts = 0 }, []string{"CELLMQ_MAX_ATTEMPTS is 0"}},
 		{"admin", func(c *worker.Config) { c.AdminAddress = "nonsense" }, []string{"CELLMQ_ADMIN_ADDRESS is nonsense"}},
+		{"live", func(c *worker.Config) { c.LiveURL = "http://x" }, []string{"CELLMQ_LIVE_URL is http://x"}},
+		{"live user", func(c *worker.Config) { c.LiveURL = "ws://me:secret@x" }, []string{"CELLMQ_LIVE_URL is ws://x"}},
 		{"profiles", func(c *worker.Config) { c.Pprof = "yes" }, []string{`CELLMQ_PPROF is "yes"`, "auto, on, off"}},
 		{"collector", func(c *worker.Config) { c.OtlpEndpoint = "u:secret@otel:4317" }, []string{"CELLMQ_OTLP_ENDPOINT is not a URL", "http://host:port"}},
 		{"level", func(c *worker.Config) { c.LogLevel = "loud" }, []string{"CELLMQ_LOG_LEVEL", "debug, info, warn, error"}},

@@ -74,6 +74,7 @@ func (w *Worker) connect(ctx context.Context) (disconnect func(), err error) {
 // whether the worker has to shut it down.
 func (w *Worker) startServer(ctx context.Context) (server *broker.Server, owned bool, err error) {
 	if w.deps.Server != nil || w.cfg.NatsURL != "" {
+		w.showSocket(w.deps.Server)
 		return w.deps.Server, false, nil
 	}
 	dir, err := w.cfg.DataPath()
@@ -89,7 +90,16 @@ func (w *Worker) startServer(ctx context.Context) (server *broker.Server, owned 
 	}
 	w.log.LogAttrs(ctx, slog.LevelInfo, "embedded server started", slog.String("url", server.URL()),
 		slog.String("websocket_url", server.WebSocketURL()), slog.String("data_dir", dir))
+	w.showSocket(server)
 	return server, true, nil
+}
+
+// showSocket lets the live page connect to an embedded server; nil is none.
+func (w *Worker) showSocket(server *broker.Server) {
+	if server != nil {
+		u := server.WebSocketURL()
+		w.webSocket.Store(&u)
+	}
 }
 
 // inbox is the prefix of the workers' inboxes. It differs from that of clients,

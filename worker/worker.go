@@ -49,6 +49,7 @@ type Worker struct {
 
 	registry *prometheus.Registry
 	metrics  *metrics
+	recorder *recorder
 	outbox   *outbox
 	table    *table
 	tasks    *tasks
@@ -61,6 +62,7 @@ type Worker struct {
 	realtime *broker.Credits
 
 	// Set by Run before anything that reads them starts.
+	began  time.Time
 	lacked []string // names that CELLMQ_MODELS gives, and that are none of its own models'
 	own    map[string]versions.Key
 	shelf  *shelf // nil: no registry
@@ -71,9 +73,10 @@ type Worker struct {
 	stores *stores
 	traces *tracing // nil: none
 
-	routes  atomic.Pointer[routes] // never nil
-	awaited atomic.Pointer[string] // which of lacked are not served, and why; nil or empty: none
-	polled  atomic.Int64           // when deployments were read last, unix ns; 0: never
+	routes    atomic.Pointer[routes] // never nil
+	awaited   atomic.Pointer[string] // which of lacked are not served, and why; nil or empty: none
+	webSocket atomic.Pointer[string] // of the embedded server; nil: none yet
+	polled    atomic.Int64           // when deployments were read last, unix ns; 0: never
 
 	link atomic.Pointer[broker.Conn] // conn, for those who may ask before it is there
 
@@ -114,6 +117,7 @@ func New(cfg Config, deps Deps) (*Worker, error) {
 		cfg: cfg, deps: deps, log: deps.Log.With(slog.String("worker", cfg.Name)),
 		registry: registry,
 		metrics:  newMetrics(registry),
+		recorder: newRecorder(),
 		outbox:   newOutbox(cfg.FrameInterval == 0),
 		table:    newTable(),
 		tasks:    newTasks(),
@@ -183,6 +187,7 @@ func (w *Worker) Stats() cellrt.Stats {
 // stepped is told of every step.
 func (w *Worker) stepped(t cellrt.StepTrace) {
 	w.metrics.stepped(t)
+	w.recorder.stepped(&t)
 	if !w.serving.Load() {
 		return
 	}
@@ -214,6 +219,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, work := errgroup.WithContext(work)
+	w.began = time.Now()
 	err := w.start(ctx, work, group)
 	stop()
 	if failed := w.end(group); failed != nil {
@@ -260,6 +266,7 @@ func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
 			return err
 		}
 		w.admin = a
+		w.serveLive(work, a)
 		group.Go(func() error { return a.run(work, w.log) })
 	}
 	group.Go(func() error { return w.runtime.Run(work) })
@@ -346,6 +353,7 @@ func (w *Worker) serve(ctx, work context.Context, group *errgroup.Group, f *foll
 	}
 	defer w.closeQuietly("service", service.Close)
 
+	parts.Go(func() { w.show(publishing) })
 	taking, stopTaking := context.WithCancel(work)
 	defer stopTaking()
 	stopped := make(chan struct{})
@@ -408,6 +416,7 @@ func (w *Worker) closed(r *run, outcome string, now time.Time) {
 	finished := outcome != outcomeHandedBack && outcome != outcomeLeaseLost && outcome != outcomeUnsent
 	w.metrics.closed(r, outcome, now)
 	w.traces.closed(r, outcome, now)
+	w.recorder.closed(r, outcome, now)
 	w.logEnd(r, outcome, now)
 	if k, ok := r.version(); ok {
 		w.tally.count(k, outcome)

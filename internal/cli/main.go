@@ -98,7 +98,7 @@ configured, the NATS server.`,
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newDemo(s), newWorker(s), newRequest(s), newCancel(s), newDLQ(s), newModel(s), newHealth(s), newVersion(s))
+	root.AddCommand(newDemo(s), newWorker(s), newRequest(s), newCancel(s), newDLQ(s), newModel(s), newTop(s), newHealth(s), newVersion(s))
 	return root
 }
 
