@@ -136,7 +136,21 @@ func (f *loadFlags) options() (load.Options, error) {
 	if f.trace != "" {
 		keep(fromFile(f.trace, func(r io.Reader) (err error) { p.Trace, err = workload.ReadTrace(r); return err }))
 	}
+	keep(o.ValidateLaws())
 	return o, errors.Join(errs...)
+}
+
+// eachRate refuses what a load at several rates cannot have.
+func (f *loadFlags) eachRate(rates ...float64) error {
+	if f.trace != "" || f.law() == workload.Closed {
+		return errors.New("loads of several rates need arrivals with a rate: neither --trace nor closed ones")
+	}
+	for _, rate := range rates {
+		if !(rate > 0) {
+			return fmt.Errorf("rate %g: not positive", rate)
+		}
+	}
+	return nil
 }
 
 // law is the law of arrivals that the flags mean.
