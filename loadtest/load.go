@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -59,6 +60,9 @@ func newSweep() *cobra.Command {
   go run ./loadtest sweep --rates 100,200,400,800 --duration 30s --realtime 1 --json sweep.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.eachRate(rates...); err != nil {
+				return err
+			}
 			return f.withLoad(cmd.Context(), cmd.ErrOrStderr(), func(o load.Options, c *ask.Client) error {
 				say(cmd.ErrOrStderr(), "this takes about %v", (time.Duration(len(rates)) * whole(&o)).Round(time.Second))
 				points, err := load.Sweep(cmd.Context(), rates, trial(o, c), tell(cmd.ErrOrStderr()))
@@ -89,7 +93,7 @@ or halves it, and bisects.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			search.First = f.rate
-			if err := search.Validate(); err != nil {
+			if err := errors.Join(search.Validate(), f.eachRate(f.rate)); err != nil {
 				return err
 			}
 			return f.withLoad(cmd.Context(), cmd.ErrOrStderr(), func(o load.Options, c *ask.Client) error {

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // TestLoads puts short loads on a worker that the command starts.
@@ -70,6 +73,29 @@ func TestLoads(t *testing.T) {
 	}
 }
 
+// TestTraceIsWhole wants a trace to be replayed to its end, unless told
+// otherwise.
+func TestTraceIsWhole(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "trace.csv")
+	if err := os.WriteFile(name, []byte("time\n1\n90\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args []string
+		want time.Duration
+	}{{nil, 91 * time.Second}, {[]string{"--duration", "5s"}, 7 * time.Second}} {
+		f, set := &loadFlags{}, pflag.NewFlagSet("test", pflag.ContinueOnError)
+		f.bind(set)
+		if err := set.Parse(append([]string{"--trace", name}, tc.args...)); err != nil {
+			t.Fatal(err)
+		}
+		if o, err := f.options(); err != nil || whole(&o) != tc.want {
+			t.Errorf("%v: %v, %v, want %v", tc.args, whole(&o), err, tc.want)
+		}
+	}
+}
+
 func TestLoadUsage(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
@@ -87,7 +113,8 @@ func TestLoadUsage(t *testing.T) {
 		"duration 0s":                      {"--duration", "0"},
 		"realtime 2":                       {"--realtime", "2"},
 		"trials 0":                         {"saturation", "--trials", "0"},
-		"rate 0: a sweep":                  {"sweep", "--rates", "0"},
+		"rate 0: not positive":             {"sweep", "--rates", "5,0"},
+		"loads of several rates":           {"saturation", "--trace", "x"},
 		"no servers available":             {"--nats-url", "nats://127.0.0.1:1"},
 		"/nowhere/cellmq":                  {"--program", "/nowhere/cellmq"},
 		"unknown flag: --speed":            {"run", "--speed", "9"},

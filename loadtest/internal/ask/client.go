@@ -216,7 +216,8 @@ func (c *Client) receive(m *nats.Msg) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.flights[number]
-	ended, x := false, &c.scratch
+	var ended bool
+	x := &c.scratch
 	switch {
 	case len(m.Data) == 0:
 		if ended = f != nil && m.Header.Get("Status") == "503"; ended {

@@ -8,27 +8,27 @@ import (
 	"github.com/cellmq/cellmq/broker"
 )
 
-func encode(t testing.TB, v map[string]any) []byte {
-	t.Helper()
+func encode(tb testing.TB, v map[string]any) []byte {
+	tb.Helper()
 	b, err := msgpack.Marshal(v)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }
 
 // frames are frames as workers send them.
-func frames(t testing.TB) [][]byte {
-	t.Helper()
+func frames(tb testing.TB) [][]byte {
+	tb.Helper()
 	return [][]byte{
-		encode(t, map[string]any{"type": "accepted", "id": "load00000001", "epoch": uint64(1_700_000_000_000), "attempt": 1, "seq": 0, "worker": "w", "model": "m", "version": "1", "digest": "d"}),
-		encode(t, map[string]any{"type": "token", "seq": 300, "attempt": 2, "index": 70_000, "tokens": []int32{1, 500, 70_000, -1}, "text": "ab", "logprobs": []any{[]any{[]any{1, -0.5}, []any{2, nil}}}}),
-		encode(t, map[string]any{"type": "token", "seq": 1, "attempt": 1, "index": 0, "tokens": make([]byte, 400), "provisional": true}),
-		encode(t, map[string]any{
+		encode(tb, map[string]any{"type": "accepted", "id": "load00000001", "epoch": uint64(1_700_000_000_000), "attempt": 1, "seq": 0, "worker": "w", "model": "m", "version": "1", "digest": "d"}),
+		encode(tb, map[string]any{"type": "token", "seq": 300, "attempt": 2, "index": 70_000, "tokens": []int32{1, 500, 70_000, -1}, "text": "ab", "logprobs": []any{[]any{[]any{1, -0.5}, []any{2, nil}}}}),
+		encode(tb, map[string]any{"type": "token", "seq": 1, "attempt": 1, "index": 0, "tokens": make([]byte, 400), "provisional": true}),
+		encode(tb, map[string]any{
 			"type": "final", "seq": 9, "attempt": 1, "finish_reason": "length", "logprob": nil, "scores": map[string]float64{"a": 0.5}, "deterministic": true,
 			"usage": map[string]int{"input_tokens": 3, "output_tokens": 200}, "timing": map[string]float64{"broker_ms": 1.5}, "meta": map[string]any{"x": []any{1, "y"}},
 		}),
-		encode(t, map[string]any{"type": "error", "seq": 1, "attempt": 1, "code": "busy", "message": "m", "retryable": true, "retry_after_ms": 100}),
+		encode(tb, map[string]any{"type": "error", "seq": 1, "attempt": 1, "code": "busy", "message": "m", "retryable": true, "retry_after_ms": 100}),
 	}
 }
 

@@ -50,8 +50,16 @@ type Progress struct {
 const mostTime = 7 * 24 * time.Hour
 
 // Validate reports what is wrong with options.
-func (o *Options) Validate() error {
-	errs := []error{o.Plan.Validate()}
+func (o *Options) Validate() error { return errors.Join(o.Plan.Validate(), o.validateTimes()) }
+
+// ValidateLaws reports what is wrong with options whose models need not be known
+// yet.
+func (o *Options) ValidateLaws() error {
+	return errors.Join(o.Plan.ValidateLaws(), o.validateTimes())
+}
+
+func (o *Options) validateTimes() error {
+	var errs []error
 	if o.Duration <= 0 || o.Duration > mostTime {
 		errs = append(errs, fmt.Errorf("duration %v: must be above 0 and at most %v", o.Duration, mostTime))
 	}

@@ -66,6 +66,24 @@ type Request struct {
 
 // Validate reports what is wrong with a plan.
 func (p *Plan) Validate() error {
+	errs := []error{p.ValidateLaws()}
+	for _, name := range p.Models.Names {
+		switch m := p.Makers[name]; {
+		case m == nil:
+			errs = append(errs, fmt.Errorf("model %s: nothing makes its inputs", name))
+		case p.Lengths.draw == nil && m.Lengths.draw == nil && len(m.Inputs) == 0:
+			errs = append(errs, fmt.Errorf("model %s: no law of lengths", name))
+		}
+	}
+	if len(p.Models.Names) == 0 || len(p.Priorities.Names) == 0 || len(p.Clients.Names) == 0 {
+		errs = append(errs, errors.New("models, priorities and clients: none may be empty"))
+	}
+	return errors.Join(errs...)
+}
+
+// ValidateLaws reports what is wrong with the numbers of a plan, whose models need
+// not be known yet.
+func (p *Plan) ValidateLaws() error {
 	var errs []error
 	if p.Trace == nil || p.Arrivals.Law == Closed {
 		errs = append(errs, p.Arrivals.validate())
@@ -86,17 +104,6 @@ func (p *Plan) Validate() error {
 	}
 	if p.Beam < 0 || p.Requests < 0 || !(p.Temperature >= 0) {
 		errs = append(errs, fmt.Errorf("beam %d, requests %d, temperature %g: none may be negative", p.Beam, p.Requests, p.Temperature))
-	}
-	for _, name := range p.Models.Names {
-		switch m := p.Makers[name]; {
-		case m == nil:
-			errs = append(errs, fmt.Errorf("model %s: nothing makes its inputs", name))
-		case p.Lengths.draw == nil && m.Lengths.draw == nil && len(m.Inputs) == 0:
-			errs = append(errs, fmt.Errorf("model %s: no law of lengths", name))
-		}
-	}
-	if len(p.Models.Names) == 0 || len(p.Priorities.Names) == 0 || len(p.Clients.Names) == 0 {
-		errs = append(errs, errors.New("models, priorities and clients: none may be empty"))
 	}
 	return errors.Join(errs...)
 }
