@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(args)
-	root.AddCommand(newBatching(), newAccuracy(), newTransport())
+	root.AddCommand(newBatching(), newAccuracy(), newTransport(), newRepro())
 	switch err := root.ExecuteContext(ctx); {
 	case err == nil:
 		return exitOK

@@ -14,6 +14,7 @@ import (
 const (
 	LSTM    = "lstm"
 	Seq2Seq = "seq2seq"
+	Tree    = "tree"
 )
 
 // Options are what is compared and for how long.

@@ -13,6 +13,7 @@ const (
 	medianLength   = 20
 	lengthSigma    = 0.65
 	longestLength  = 330
+	mostLeaves     = 64   // of a tree
 	targetSigma    = 0.25 // of the logarithm of target over source
 	profiledShapes = 2000 // requests that the mean request is taken from
 )
