@@ -156,10 +156,11 @@ func (s *algorithm1) count(executor, cell int) int {
 
 // form gives the executor a batch of a cell if it has at least least rows.
 func (s *algorithm1) form(executor, cell, least int) (flock, bool) {
-	if s.count(executor, cell) < least {
+	rows := s.count(executor, cell)
+	if rows < least {
 		return flock{}, false
 	}
-	f, most := flock{cell: cell}, s.machine.Cells[cell].MaxRows
+	f, most := flock{cell: cell, nodes: make([]flockNode, 0, rows), requests: make([]int32, 0, rows)}, s.machine.Cells[cell].MaxRows
 	for g := s.released[cell].head; g != nil && len(f.nodes) < most; g = g.next {
 		if g.free(executor) {
 			f.nodes = g.give(executor, most-len(f.nodes), f.nodes)

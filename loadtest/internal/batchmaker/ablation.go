@@ -18,14 +18,13 @@ type setting struct {
 }
 
 // vary runs settings with a backlog and at a rate.
-func (l *lab) vary(ctx context.Context, study string, h *hardware, shapes []sim.Shape, rate float64, settings []setting) ([]setting, error) {
-	trace := l.open(rate, shapes)
+func (l *lab) vary(ctx context.Context, study string, h *hardware, t traffic, rate float64, settings []setting) ([]setting, error) {
 	settings, err := each(ctx, len(settings), func(i int) (s setting, err error) {
 		s = settings[i]
-		if s.peak, err = run(s.machine, s.server, sim.Backlog(shapes)); err != nil {
+		if s.peak, err = run(s.machine, s.server, sim.Backlog(t.all)); err != nil {
 			return s, fmt.Errorf("%s: %w", study, err)
 		}
-		if s.load, err = run(s.machine, s.server, trace); err != nil {
+		if s.load, err = run(s.machine, s.server, l.open(rate, t.of(s.server))); err != nil {
 			return s, fmt.Errorf("%s: %w", study, err)
 		}
 		return s, nil
@@ -47,11 +46,11 @@ func (l *lab) batchSizes(ctx context.Context, h *hardware, rate float64) ([]sett
 			})
 		}
 	}
-	return l.vary(ctx, "largest batch", h, l.draw(lstm, l.requests), rate, settings)
+	return l.vary(ctx, "largest batch", h, l.drawn(lstm, h), rate, settings)
 }
 
 // aheads are the depths of look-ahead that are compared.
-func aheads() []int { return []int{1, 2, 5, 10, 20, 50} }
+func aheads() []int { return []int{1, 2, 5, 10, 50} }
 
 // lookAheads varies how many batches an executor is given at once, with the
 // machine's own rounds and with slow ones.
@@ -67,11 +66,12 @@ func (l *lab) lookAheads(ctx context.Context, h *hardware, rate float64) ([]sett
 					m.Cells[0].LookAhead = k
 					s.policy = sim.Cellular{}
 				}
-				settings = append(settings, setting{name: fmt.Sprintf("look-ahead %d, rounds of %s", k, round), machine: m, server: s})
+				settings = append(settings, setting{name: fmt.Sprintf("look-ahead %d, rounds of %s", k, microseconds(round)), machine: m, server: s})
 			}
 		}
 	}
-	return l.vary(ctx, "look-ahead", h, l.draw(lstm, l.requests), rate, settings)
+	some := l.drawn(lstm, h).some // there are no buckets here
+	return l.vary(ctx, "look-ahead", h, traffic{all: some, some: some}, rate, settings)
 }
 
 // prioritiesLoads are shares of the peak.
@@ -100,7 +100,7 @@ func priorityServers() []server {
 // oldest request first.
 func (l *lab) priorities(ctx context.Context, h *hardware) ([]priority, error) {
 	const oldest = 3
-	shapes, servers := l.draw(seq2seq, l.requests), priorityServers()
+	shapes, servers := l.draw(seq2seq, l.few(h)), priorityServers()
 	var lines []priority
 	for _, executors := range []int{1, 2, 4} {
 		m := h.machine(seq2seq, executors)

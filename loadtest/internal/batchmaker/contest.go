@@ -12,8 +12,11 @@ type contest struct {
 	study    string
 	hardware *hardware
 	machine  sim.Machine
-	shapes   []sim.Shape
+	traffic  traffic
 	servers  []server // the first is cellmq
+
+	// known is the first server's line, if another contest has it.
+	known *line
 
 	rates []float64 // that were offered, shares of the first server's peak
 	lines []line    // of the servers
@@ -41,14 +44,24 @@ const commonShare = 0.7
 
 // compare runs a contest.
 func (l *lab) compare(ctx context.Context, c *contest) error {
-	peaks, err := each(ctx, len(c.servers), func(i int) (outcome, error) { return run(c.machine, c.servers[i], sim.Backlog(c.shapes)) })
+	peaks, err := each(ctx, len(c.servers), func(i int) (outcome, error) {
+		if i == 0 && c.known != nil {
+			return c.known.peak, nil
+		}
+		return run(c.machine, c.servers[i], sim.Backlog(c.traffic.all))
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.study, err)
 	}
 	for _, share := range shares() {
 		c.rates = append(c.rates, share*peaks[0].throughput)
 	}
-	c.lines, err = each(ctx, len(c.servers), func(i int) (line, error) { return l.line(c, c.servers[i], peaks[i]) })
+	c.lines, err = each(ctx, len(c.servers), func(i int) (line, error) {
+		if i == 0 && c.known != nil {
+			return *c.known, nil
+		}
+		return l.line(c, c.servers[i], peaks[i])
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.study, err)
 	}
@@ -57,8 +70,9 @@ func (l *lab) compare(ctx context.Context, c *contest) error {
 		c.common = min(c.common, line.sustained)
 	}
 	c.common *= commonShare
-	trace := l.open(c.common, c.shapes)
-	c.atCommon, err = each(ctx, len(c.servers), func(i int) (outcome, error) { return run(c.machine, c.servers[i], trace) })
+	c.atCommon, err = each(ctx, len(c.servers), func(i int) (outcome, error) {
+		return run(c.machine, c.servers[i], l.open(c.common, c.traffic.of(c.servers[i])))
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.study, err)
 	}
@@ -76,14 +90,14 @@ func (l *lab) compare(ctx context.Context, c *contest) error {
 func (l *lab) line(c *contest, s server, peak outcome) (line, error) {
 	r := line{server: s, peak: peak}
 	for _, rate := range c.rates {
-		o, err := run(c.machine, s, l.open(rate, c.shapes))
+		o, err := run(c.machine, s, l.open(rate, c.traffic.of(s)))
 		if err != nil {
 			return r, err
 		}
 		r.points = append(r.points, o)
 	}
 	var err error
-	r.sustained, err = l.sustainable(c.machine, s, c.shapes, peak.throughput)
+	r.sustained, err = l.sustainable(c.machine, s, c.traffic, peak.throughput)
 	return r, err
 }
 

@@ -66,15 +66,19 @@ func (d *document) curves(name, title string, c *contest) error {
 	for _, line := range c.lines {
 		s := plot.Series{Name: line.name, Markers: true}
 		for _, o := range line.points {
-			s.X, s.Y = append(s.X, round(o.throughput)), append(s.Y, round(o.p(90)))
 			if !o.sustained() {
+				s.X, s.Y = append(s.X, round(o.throughput)), append(s.Y, round(o.p(90)))
 				break
 			}
+			s.X, s.Y = append(s.X, round(o.offered)), append(s.Y, round(o.p(90)))
 		}
 		f.Series = append(f.Series, s)
 	}
 	return d.figure(name+"-"+c.hardware.key, f)
 }
+
+// leastTime is where distributions begin, ms.
+const leastTime = 0.01
 
 // distribution draws the cumulative distribution of a time of all servers at
 // the rate that all keep up with.
@@ -86,6 +90,9 @@ func (d *document) distribution(name, title string, c *contest, of func(*outcome
 	for i := range c.lines {
 		s := plot.Series{Name: c.lines[i].name}
 		for j, v := range of(&c.atCommon[i]) {
+			if v < leastTime {
+				continue
+			}
 			s.X, s.Y = append(s.X, round(v)), append(s.Y, float64(j+1)/100)
 		}
 		f.Series = append(f.Series, s)

@@ -48,6 +48,25 @@ func number(v float64) string {
 // times formats a ratio.
 func times(v float64) string { return fmt.Sprintf("%.2fx", v) }
 
+// lower formats a range of shares by which something is lower.
+func lower(least, most float64) string {
+	one := func(share float64) string {
+		if share < 0 {
+			return percent(-share) + " higher"
+		}
+		return percent(share) + " lower"
+	}
+	if least > most {
+		return none // nothing could be compared
+	}
+	return one(least) + " to " + one(most)
+}
+
+// microseconds formats a short time.
+func microseconds(d time.Duration) string {
+	return strconv.FormatFloat(round(float64(d)/float64(time.Microsecond)), 'f', -1, 64) + " us"
+}
+
 // percent formats a share.
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 

@@ -39,10 +39,10 @@ func (o Options) Validate() error {
 	return fmt.Errorf("scale %q: want %s", o.Scale, strings.Join(names, " or "))
 }
 
-// requests returns how many requests a run has.
+// requests returns how many requests a run has on the slowest machine.
 func (s Scale) requests() int {
 	if s == Quick {
-		return 500
+		return 150
 	}
-	return 6000
+	return 2000
 }

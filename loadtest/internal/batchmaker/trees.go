@@ -24,7 +24,7 @@ func mergedBuilding(m sim.Machine, rows float64) server {
 		return server{nameMerged, sim.Merged{}}
 	}
 	build := time.Duration(rows * float64(rowOf(m, sim.Inner)))
-	return server{fmt.Sprintf("merged graphs, %g rows a node to build", rows), sim.Merged{Build: build}}
+	return server{fmt.Sprintf("merged graphs, a node built in %g rows", rows), sim.Merged{Build: build}}
 }
 
 // treeServers returns what serves trees.
@@ -39,7 +39,7 @@ func treeServers(m sim.Machine) []server {
 
 // building varies what building a node costs, with a backlog.
 func (l *lab) building(ctx context.Context, h *hardware) ([]outcome, error) {
-	m, shapes := h.machine(tree, 1), l.draw(tree, l.requests)
+	m, shapes := h.machine(tree, 1), l.draw(tree, l.few(h))
 	outcomes, err := each(ctx, len(builds()), func(i int) (outcome, error) {
 		return run(m, mergedBuilding(m, builds()[i]), sim.Backlog(shapes))
 	})
@@ -64,7 +64,7 @@ func (l *lab) identicalTrees(ctx context.Context, h *hardware) (identical, error
 	for n := 1; n <= 4*m.Cells[sim.Inner].MaxRows; n *= 2 {
 		servers = append(servers, server{fmt.Sprintf("%d trees merged, free", n), sim.Merged{Requests: n}})
 	}
-	shapes := same(sim.NewTree(fixedLeaves, sim.Random(l.lengths())), l.requests)
+	shapes := same(sim.NewTree(fixedLeaves, sim.Random(l.lengths())), l.few(h))
 	outcomes, err := each(ctx, len(servers), func(i int) (outcome, error) { return run(m, servers[i], sim.Backlog(shapes)) })
 	if err != nil {
 		return identical{}, fmt.Errorf("identical trees: %w", err)
