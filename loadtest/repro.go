@@ -48,6 +48,7 @@ type reproFlags struct {
 	scale       string
 	seed        uint64
 	virtualOnly bool
+	wallOnly    bool
 	dir         string
 }
 
@@ -61,7 +62,8 @@ of Markdown, plots and tables: LSTM, sequence to sequence and TreeLSTM, latency
 over throughput, tails, queueing, and what each decision is worth.
 
 The virtual part takes some seconds and gives the same files for the same scale
-and seed on every machine.`,
+and seed on every machine. The other part runs the real runtime on one core by
+the clock on the wall, for about six minutes at full scale.`,
 		Example: `  go run ./loadtest repro batchmaker --dir /tmp/report
   go run ./loadtest repro batchmaker --virtual-only --scale quick --seed 7 --dir /tmp/report`,
 		Args: cobra.NoArgs,
@@ -71,13 +73,32 @@ and seed on every machine.`,
 	set.StringVar(&f.scale, "scale", string(batchmaker.Full), "how much: quick or full")
 	set.Uint64Var(&f.seed, "seed", 1, "where lengths, trees and arrivals begin")
 	set.BoolVar(&f.virtualOnly, "virtual-only", false, "leave out what the clock on the wall says")
+	set.BoolVar(&f.wallOnly, "wall-only", false, "leave out what the virtual clock says")
+	cmd.MarkFlagsMutuallyExclusive("virtual-only", "wall-only")
 	set.StringVar(&f.dir, "dir", "repro", "directory of the report, made if it is missing")
 	return cmd
 }
 
 func (f *reproFlags) run(cmd *cobra.Command) error {
 	o := batchmaker.Options{Scale: batchmaker.Scale(f.scale), Seed: f.seed}
-	files, err := batchmaker.Virtual(cmd.Context(), o, func(line string) { cmd.PrintErrln(line) })
+	say := func(line string) { cmd.PrintErrln(line) }
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	if !f.wallOnly {
+		files, err := batchmaker.Virtual(cmd.Context(), o, say)
+		if err != nil {
+			return err
+		}
+		if err := writeReport(cmd, f.dir, files); err != nil {
+			return err
+		}
+	}
+	if f.virtualOnly {
+		return nil
+	}
+	command := fmt.Sprintf("go run ./loadtest repro batchmaker --wall-only --scale %s --seed %d", f.scale, f.seed)
+	files, err := batchmaker.Wall(cmd.Context(), batchmaker.WallScale(o.Scale, f.seed, command), say)
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,8 @@ func (r *results) prioritySection(d *document) error {
 	d.paragraph("## Which cell goes first")
 	d.paragraph(`The paper gives the decoder, the later cell, priority over the encoder (stated widely), and lets an idle executor take a cell that nobody
 runs before that (the second tier; confidence high). The other orders are %s with other priorities. Loads are shares of the peak of
-oldest request first. p90 of the latency and, in brackets, of the time to the first token, ms:`, nameAlgorithm)
+oldest request first. p90 of the latency and, in brackets, of the time to the first token, ms; in runs with a * the number of requests inside grew by more than
+%.0f %% of those that arrived, for good or in one of the swings of this policy:`, nameAlgorithm, 100*mostGrowth)
 	for _, s := range r.sides {
 		columns := []string{"executors", "load"}
 		for _, server := range priorityServers() {
@@ -120,11 +121,11 @@ oldest request first. p90 of the latency and, in brackets, of the time to the fi
 			row := []string{strconv.Itoa(line.executors), fmt.Sprintf("%.0f %%", 100*line.load)}
 			for j := range line.outcomes {
 				o := &line.outcomes[j]
+				mark := ""
 				if !o.sustained() {
-					row = append(row, none)
-					continue
+					mark = " *"
 				}
-				row = append(row, fmt.Sprintf("%s (%s)", number(o.p(90)), number(milliseconds(o.firstToken[89]))))
+				row = append(row, fmt.Sprintf("%s (%s)%s", number(o.p(90)), number(milliseconds(o.firstToken[89])), mark))
 			}
 			rows = append(rows, row)
 		}
