@@ -119,8 +119,12 @@ func TestTreesAreTrees(t *testing.T) {
 			}
 		}
 		for node, count := range parents {
-			if want := 1; node == r.nodes()-1 && count != 0 || node < r.nodes()-1 && count != want {
-				t.Fatalf("node %d of %d has %d parents", node, r.nodes(), count)
+			want := 1
+			if node == r.nodes()-1 {
+				want = 0
+			}
+			if count != want {
+				t.Fatalf("node %d of %d has %d parents, want %d", node, r.nodes(), count, want)
 			}
 		}
 	}

@@ -101,17 +101,17 @@ func (l *lab) line(c *contest, s server, peak outcome) (line, error) {
 	return r, err
 }
 
-// reductions returns by how much the first server's percentile is lower than
-// that of another, the least and the most over the rates that both keep up
-// with, as shares. Negative ones are higher.
-func (c *contest) reductions(of, percent int) (least, most float64) {
+// reductions returns by how much the first server's p90 is lower than that of
+// another, the least and the most over the rates that both keep up with, as
+// shares. Negative ones are higher.
+func (c *contest) reductions(of int) (least, most float64) {
 	least, most = 1, -1
 	for i, o := range c.lines[of].points {
 		first := c.lines[0].points[i]
 		if !o.sustained() || !first.sustained() {
 			continue
 		}
-		r := 1 - first.p(percent)/o.p(percent)
+		r := 1 - first.p(90)/o.p(90)
 		least, most = min(least, r), max(most, r)
 	}
 	return least, most

@@ -99,7 +99,7 @@ confidence says how sure that memory is. cellmq's are ratios of peaks and, in br
 	reduction := func(pick func(*side) *contest, name string) func(*side) string {
 		return func(s *side) string {
 			c := pick(s)
-			least, most := c.reductions(c.find(name), 90)
+			least, most := c.reductions(c.find(name))
 			return lower(least, most)
 		}
 	}

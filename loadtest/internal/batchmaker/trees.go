@@ -24,7 +24,7 @@ func mergedBuilding(m sim.Machine, rows float64) server {
 		return server{nameMerged, sim.Merged{}}
 	}
 	build := time.Duration(rows * float64(rowOf(m, sim.Inner)))
-	return server{fmt.Sprintf("merged graphs, a node built in %g rows", rows), sim.Merged{Build: build}}
+	return server{fmt.Sprintf("merged graphs, building costs %g of a row", rows), sim.Merged{Build: build}}
 }
 
 // treeServers returns what serves trees.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -89,7 +90,7 @@ func Wall(ctx context.Context, o WallOptions, say func(line string)) (map[string
 		}
 		reports = append(reports, r)
 	}
-	o.introduction(d, reports[0], fmt.Sprintf("%s before, %s after; it took %s", load, loadAverage(), time.Since(began).Round(time.Second)))
+	o.introduction(d, reports[0].Host, load, loadAverage(), time.Since(began))
 	if err := wallHeadline(d, reports); err != nil {
 		return nil, err
 	}
@@ -109,14 +110,20 @@ func Wall(ctx context.Context, o WallOptions, say func(line string)) (map[string
 	return d.files, nil
 }
 
-func (o WallOptions) introduction(d *document, r *batching.Report, load string) {
+// introduction says where the figures come from, with the load averages before
+// and after.
+func (o WallOptions) introduction(d *document, h batching.Host, before, after float64, took time.Duration) {
 	d.paragraph("# BatchMaker's comparison, by the clock on the wall")
 	d.paragraph(`The comparison of [the virtual page](%s) with the real runtime and real kernels, as far as one core of a processor can show it. All
 servers run the same cells on the same kernels and give the same answers, bit by bit. They take turns, round by round, so trust ratios and not the
 figures themselves.`, pageName)
 	d.paragraph("```\n%s\n```", o.Command)
-	d.paragraph("%s, %d cores, %s, commit %s. Load average %s.", r.Host.CPU, r.Host.Cores, r.Host.Go, r.Host.Commit, load)
-	d.paragraph(`With so many runs beside each other's noise a ratio within a tenth of 1 says nothing.`)
+	d.paragraph("%s, %d cores, %s, commit %s. %s of arrivals a run, %d rounds; it took %s. Load average %.1f before and %.1f after.",
+		h.CPU, h.Cores, h.Go, h.Commit, o.Duration, o.Rounds, took.Round(time.Second), before, after)
+	if max(before, after) > float64(h.Cores) {
+		d.paragraph(`**Other programs had most of this machine.** These figures show that the comparison runs, and little else: run the command again where
+nothing else does.`)
+	}
 }
 
 // wallHeadline puts ratios beside those of the virtual core and the paper.
@@ -183,12 +190,16 @@ func (d *document) wallCurve(study string, m *batching.Model) error {
 }
 
 // loadAverage returns the mean number of programs that ran or waited for a core
-// in the last minute, as Linux tells it.
-func loadAverage() string {
+// in the last minute, as Linux tells it; 0 elsewhere.
+func loadAverage() float64 {
 	content, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
-		return "unknown"
+		return 0
 	}
 	first, _, _ := strings.Cut(string(content), " ")
-	return first
+	load, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return 0
+	}
+	return load
 }
