@@ -53,7 +53,7 @@ The same seed gives the same page, to the byte, on every machine:`)
 A target is as long as its source times a log-normal factor with a deviation of %.2f. Trees have round(lognormal(ln %d, %.1f)) leaves, 1 to
 %d, like sentences of a treebank, and neighbours are joined in a random order. Requests arrive independently of each other (Poisson).
 A server *keeps up* with a rate when, from the second quarter of the run to the last, the number of requests in it grows by at most %.0f %% of those
-that arrive. Its *peak* is the throughput with a backlog of all requests.`, medianLength, lengthSigma, longestLength, targetSigma, medianLeaves, leavesSigma, mostLeaves, 100*mostGrowth)
+that arrive. Its *peak* is the throughput with a backlog of all requests, and *padding* the rows computed beside each 100 nodes there.`, medianLength, lengthSigma, longestLength, targetSigma, medianLeaves, leavesSigma, mostLeaves, 100*mostGrowth)
 }
 
 // describe says what a machine is.

@@ -33,8 +33,8 @@ rate that the two kinds of buckets keep up with. p90 is up to %s lower than that
 		}
 		turn := &c.atCommon[c.find(nameTurn)]
 		first := &c.atCommon[0]
-		d.paragraph(`*What to see*: half of the requests wait less than %s ms for their first step in %s, and %s ms in buckets in turn. In the
-paper too the gain is in queueing: a request does not wait for a batch to end (confidence medium).`,
+		d.paragraph(`*What to see*: half of the requests wait less than %s ms for their first step in %s, and %s ms in buckets in turn. The
+gain is there: nobody waits for a batch to end. The paper splits its latencies in the same way (confidence medium).`,
 			number(milliseconds(first.queueing[49])), nameCellular, number(milliseconds(turn.queueing[49])))
 		d.tails(c)
 	}

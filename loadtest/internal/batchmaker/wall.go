@@ -118,7 +118,7 @@ func (o WallOptions) introduction(d *document, h batching.Host, before, after fl
 servers run the same cells on the same kernels and give the same answers, bit by bit. They take turns, round by round, so trust ratios and not the
 figures themselves.`, pageName)
 	d.paragraph("```\n%s\n```", o.Command)
-	d.paragraph("%s, %d cores, %s, commit %s. %s of arrivals a run, %d rounds; it took %s. Load average %.1f before and %.1f after.",
+	d.paragraph("%s, %d cores, %s, commit %s. %s of arrivals a run, rounds: %d; it took %s. Load average %.1f before and %.1f after.",
 		h.CPU, h.Cores, h.Go, h.Commit, o.Duration, o.Rounds, took.Round(time.Second), before, after)
 	if max(before, after) > float64(h.Cores) {
 		d.paragraph(`**Other programs had most of this machine.** These figures show that the comparison runs, and little else: run the command again where
