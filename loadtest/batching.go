@@ -61,14 +61,14 @@ answers are compared bit by bit.`,
 
 func (f *batchingFlags) bind(set *pflag.FlagSet) {
 	o := &f.options
-	set.StringVar(&f.model, "model", "both", "network: lstm, seq2seq or both")
+	set.StringVar(&f.model, "model", "both", "network: lstm, seq2seq, both of them, or tree with --padded merged")
 	set.IntVar(&o.Hidden, "hidden", 512, "size of embeddings and states")
 	set.IntVar(&o.Requests, "requests", 0, "length of the backlog (0: as many as last about --seconds)")
 	set.Float64Var(&f.seconds, "seconds", 4, "how long requests arrive in each run with arrivals")
 	set.IntVar(&o.Rounds, "rounds", 2, "how often everything is measured; figures are medians")
 	set.IntVar(&o.Width, "width", 10, "how many lengths share a bucket")
 	set.StringSliceVar(&f.baselines, "padded", []string{"round-robin", "longest-queue-tight"},
-		"ways to serve buckets: round-robin or longest-queue, and each with -tight, which pads to the batch's longest request instead of the bucket's upper bound")
+		"ways to batch whole requests: merged, which runs their graphs together, or buckets: round-robin or longest-queue, and each with -tight, which pads to the batch's longest request instead of the bucket's upper bound")
 	set.IntVar(&o.Rows, "rows", 0, "largest batch (0: measured)")
 	set.IntVar(&o.Shape.Executors, "executors", 1, "steps that run at the same time")
 	set.IntVar(&o.Shape.Threads, "threads", runtime.GOMAXPROCS(0), "threads of a step")
@@ -79,6 +79,7 @@ func (f *batchingFlags) bind(set *pflag.FlagSet) {
 // parse returns the options that the flags ask for.
 func (f *batchingFlags) parse() (batching.Options, error) {
 	o := f.options
+	o.Loads = batching.DefaultLoads()
 	o.Models = []string{f.model}
 	if f.model == "both" {
 		o.Models = []string{batching.LSTM, batching.Seq2Seq}

@@ -81,3 +81,19 @@ func TestUsage(t *testing.T) {
 		})
 	}
 }
+
+func TestBatchingTrees(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), small("--model", "tree", "--padded", "merged"), &stdout, &stderr); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	if !strings.Contains(stdout.String(), "### tree, hidden size 8") || !strings.Contains(stdout.String(), "| merged |") {
+		t.Errorf("no trees in\n%s", &stdout)
+	}
+	stdout.Reset()
+	stderr.Reset()
+	if code := run(t.Context(), small("--model", "tree"), &stdout, &stderr); code != exitFailure || !strings.Contains(stderr.String(), "trees have no length") {
+		t.Errorf("exit code %d for trees in buckets: %s", code, &stderr)
+	}
+}

@@ -4,15 +4,14 @@ import "fmt"
 
 // Algorithm1 is the scheduler of BatchMaker (EuroSys'18, Algorithm 1), as far
 // as public descriptions of it tell, to compare [Cellular] with. Requests fall
-// into sub-graphs of one cell each, the stages of a chain. An idle executor
-// takes the cell with the highest priority among those with a full batch
-// ready; if there is none, among those that no executor runs; if there is none,
-// among all with anything ready. It is given up to LookAhead batches of that
-// cell at once: the next node of a stage is ready when the one before was
-// given to the same executor, on which the stage stays while nodes of it wait
-// there. The next stage is ready when the one before has completed.
-//
-// It runs chains.
+// into sub-graphs of one cell each: the stages of a chain, each leaf of a tree
+// and all its inner nodes. An idle executor takes the cell with the highest
+// priority among those with a full batch ready; if there is none, among those
+// that no executor runs; if there is none, among all with anything ready. It is
+// given up to LookAhead batches of that cell at once: a node is ready when those
+// before it in its sub-graph were given to the same executor, on which the
+// sub-graph stays while nodes of it wait there. A sub-graph is ready when those
+// before it have completed.
 type Algorithm1 struct {
 	// Priority is the priority of each cell. Without it the cell with the
 	// oldest request is taken instead.
@@ -30,11 +29,6 @@ func (p Algorithm1) begin(m Machine, trace []Request, c *clock) (state, error) {
 	if p.Priority != nil && len(p.Priority) != len(m.Cells) {
 		return nil, fmt.Errorf("algorithm 1 Priority: %d priorities for %d cells", len(p.Priority), len(m.Cells))
 	}
-	for i := range trace {
-		if _, ok := trace[i].Shape.(Chain); !ok {
-			return nil, fmt.Errorf("algorithm 1: request %d is not a chain", i)
-		}
-	}
 	p.LookAhead, p.MinRows = max(1, p.LookAhead), max(1, p.MinRows)
 	return &algorithm1{
 		clock: c, policy: p, machine: m, trace: trace,
@@ -45,9 +39,15 @@ func (p Algorithm1) begin(m Machine, trace []Request, c *clock) (state, error) {
 
 // flock is one batch at an executor.
 type flock struct {
-	cell      int
-	subgraphs []*subgraph
-	requests  []int32
+	cell     int
+	nodes    []flockNode
+	requests []int32 // of the nodes
+}
+
+// flockNode is a row of a batch.
+type flockNode struct {
+	subgraph *subgraph
+	node     int32 // of a tree
 }
 
 // algorithm1 is the state of an [Algorithm1] run.
@@ -63,12 +63,12 @@ type algorithm1 struct {
 }
 
 func (s *algorithm1) arrive(request int) error {
-	s.release(&subgraph{request: int32(request), stages: s.trace[request].Shape.(Chain)})
+	s.release(firstSubgraph(int32(request), s.trace[request].Shape))
 	return nil
 }
 
 func (s *algorithm1) release(g *subgraph) {
-	s.released[g.stages[0].Cell].push(g)
+	s.released[g.cell].push(g)
 }
 
 func (s *algorithm1) next(executor int, steps []step) []step {
@@ -87,7 +87,7 @@ func (s *algorithm1) next(executor int, steps []step) []step {
 		}
 		s.flights[executor] = append(s.flights[executor], f)
 		s.running[cell]++
-		rows := len(f.subgraphs)
+		rows := len(f.nodes)
 		steps = append(steps, step{
 			cost: s.machine.Cost(cell, rows), batches: 1, rows: rows, requests: f.requests,
 		})
@@ -145,33 +145,30 @@ func (s *algorithm1) oldest(executor, cell int) int32 {
 // count returns how many nodes of a cell the executor can be given, up to a
 // full batch.
 func (s *algorithm1) count(executor, cell int) int {
-	n := 0
-	for g := s.released[cell].head; g != nil; g = g.next {
+	n, most := 0, s.machine.Cells[cell].MaxRows
+	for g := s.released[cell].head; g != nil && n < most; g = g.next {
 		if g.free(executor) {
-			if n++; n == s.machine.Cells[cell].MaxRows {
-				break
-			}
+			n += len(g.ready)
 		}
 	}
-	return n
+	return min(n, most)
 }
 
 // form gives the executor a batch of a cell if it has at least least rows.
 func (s *algorithm1) form(executor, cell, least int) (flock, bool) {
-	if s.count(executor, cell) < least {
+	rows := s.count(executor, cell)
+	if rows < least {
 		return flock{}, false
 	}
-	f := flock{cell: cell}
-	for g := s.released[cell].head; g != nil; g = g.next {
-		if len(f.subgraphs) == s.machine.Cells[cell].MaxRows {
-			break
-		}
+	f, most := flock{cell: cell, nodes: make([]flockNode, 0, rows), requests: make([]int32, 0, rows)}, s.machine.Cells[cell].MaxRows
+	for g := s.released[cell].head; g != nil && len(f.nodes) < most; g = g.next {
 		if g.free(executor) {
-			g.executor = executor
-			g.given++
-			f.subgraphs = append(f.subgraphs, g)
-			f.requests = append(f.requests, g.request)
+			f.nodes = g.give(executor, most-len(f.nodes), f.nodes)
 		}
+	}
+	for _, n := range f.nodes {
+		n.subgraph.follow(n.node)
+		f.requests = append(f.requests, n.subgraph.request)
 	}
 	return f, true
 }
@@ -180,20 +177,21 @@ func (s *algorithm1) complete(executor int) error {
 	f := s.flights[executor][0]
 	s.flights[executor] = append(s.flights[executor][:0], s.flights[executor][1:]...)
 	s.running[f.cell]--
-	for _, g := range f.subgraphs {
-		if g.stages[0].Emits {
-			s.emit(&s.report.Requests[g.request])
+	for _, n := range f.nodes {
+		g := n.subgraph
+		t := &s.report.Requests[g.request]
+		if g.emits {
+			s.emit(t)
 		}
-		if g.done++; g.done < g.stages[0].Steps {
+		if g.done++; g.done < g.nodes {
 			continue
 		}
 		s.released[f.cell].remove(g)
-		g.stages, g.given, g.done = g.stages[1:], 0, 0
-		if len(g.stages) == 0 {
-			s.end(&s.report.Requests[g.request])
-			continue
+		if next := g.after(); next != nil {
+			s.release(next)
+		} else {
+			s.end(t)
 		}
-		s.release(g)
 	}
 	return nil
 }

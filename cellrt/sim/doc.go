@@ -13,7 +13,8 @@
 // # Parts
 //
 // A [Machine] has executors and the costs of cells: a step of n rows takes
-// fixed + n x row, and each round of scheduling and each step some overhead. A
+// fixed + n x row, or what a table says, and each round of scheduling and each
+// step some overhead. A
 // trace is a list of [Request] values, each with an arrival and a [Shape]: a
 // [Chain] of stages or a [Tree]. A [Policy] decides what an idle executor runs:
 //

@@ -1,22 +1,30 @@
 package sim
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Merged is the batching of frameworks that merge graphs (TensorFlow Fold,
 // DyNet): an idle executor takes up to Requests requests in the order of
 // arrival, merges their graphs so that the nodes of one cell at one depth run
 // in one batch, and runs the merged graph to the end. Nothing is padded, but
-// nobody joins and everybody's result is there when the batch ends. Building
-// and merging graphs costs nothing here.
+// nobody joins and everybody's result is there when the batch ends.
 type Merged struct {
 	// Requests is how many requests are merged; 0 means the smallest MaxRows of
 	// the machine's cells.
 	Requests int
+	// Build is what an executor spends on building and merging the graphs, for
+	// each of their nodes, before the first of them runs.
+	Build time.Duration
 }
 
 func (p Merged) begin(m Machine, trace []Request, c *clock) (state, error) {
 	if p.Requests < 0 {
 		return nil, fmt.Errorf("merged Requests %d: want 0 or more", p.Requests)
+	}
+	if p.Build < 0 {
+		return nil, fmt.Errorf("merged Build %s: want 0 or more", p.Build)
 	}
 	limit := p.Requests
 	if limit == 0 {
@@ -25,13 +33,14 @@ func (p Merged) begin(m Machine, trace []Request, c *clock) (state, error) {
 			limit = min(limit, cell.MaxRows)
 		}
 	}
-	return &merged{clock: c, limit: limit, machine: m, trace: trace, flights: make([][]int32, m.Executors)}, nil
+	return &merged{clock: c, limit: limit, build: p.Build, machine: m, trace: trace, flights: make([][]int32, m.Executors)}, nil
 }
 
 // merged is the state of a [Merged] run.
 type merged struct {
 	*clock
 	limit   int
+	build   time.Duration // for each node
 	machine Machine
 	trace   []Request
 	waiting queue
@@ -71,6 +80,7 @@ func (s *merged) next(executor int, steps []step) []step {
 			whole.batches++
 		}
 	}
+	whole.cost += time.Duration(whole.rows) * s.build
 	return append(steps, whole)
 }
 

@@ -222,7 +222,6 @@ func TestRunRefuses(t *testing.T) {
 		{"padded mixture", pair, sim.Padded{Width: 1}, []sim.Request{{Shape: sim.Steps(1)}, {Shape: sim.Seq2Seq(1, 1)}}, "other stages"},
 		{"width", small(2), sim.Padded{}, one, "Width 0"},
 		{"order", small(2), sim.Padded{Width: 1, Order: 9}, one, "Order 9"},
-		{"tree for algorithm 1", pair, sim.Algorithm1{}, tree, "not a chain"},
 		{"priorities", small(2), sim.Algorithm1{Priority: []int{1, 2}}, one, "2 priorities for 1 cells"},
 		{"merged", small(2), sim.Merged{Requests: -1}, one, "Requests -1"},
 		{"slots", small(2), sim.Cellular{Slots: -1}, one, "slots"},

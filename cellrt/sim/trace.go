@@ -31,7 +31,9 @@ func Fixed(length int) Law { return func(*rand.Rand) int { return length } }
 func LogNormal(median, sigma float64, longest int) Law {
 	mu := math.Log(median)
 	return func(random *rand.Rand) int {
-		length := math.Round(math.Exp(mu + sigma*random.NormFloat64()))
+		// The conversion keeps the product from being fused with the sum, which some
+		// processors round differently.
+		length := math.Round(math.Exp(mu + float64(sigma*random.NormFloat64())))
 		return int(min(max(length, 1), float64(longest)))
 	}
 }

@@ -53,7 +53,7 @@ func (s *cellular) run(ctx context.Context) error { return s.runtime.Run(ctx) }
 func (s *cellular) submit(ctx context.Context, arrived []answer) error {
 	for i := range arrived {
 		a := &arrived[i]
-		g := &graph{walk: newWalk(s.network, a.request)}
+		g := newGraph(s.network, a.request)
 		sequence := cellrt.NewSequence(s.model, g, cellrt.SequenceOptions{Owner: owner{answer: a, graph: g}})
 		for {
 			err := s.runtime.Submit(sequence)
@@ -81,7 +81,7 @@ func (s *cellular) Deliver(results []cellrt.Result) {
 			continue
 		}
 		o := r.Sequence.Owner().(owner)
-		o.answer.end(now, o.graph.digest, r.Err)
+		o.answer.end(now, o.graph.sum(), r.Err)
 		select {
 		case s.freed <- struct{}{}:
 		default:
@@ -107,24 +107,38 @@ func (s *cellular) cells() []Cell {
 // owner is whom a sequence is for.
 type owner struct {
 	answer *answer
-	graph  *graph
+	graph  graph
 }
 
-// graph is a walk that the runtime takes. It implements [cellrt.Graph].
-type graph struct{ walk }
+// graph is what a request computes, as the runtime takes it.
+type graph interface {
+	cellrt.Graph
+	// sum returns the digest of the output.
+	sum() uint64
+}
+
+func newGraph(n *network, r *request) graph {
+	if r.children != nil || n.leaf != nil {
+		return &treeGraph{treeWalk: newTreeWalk(n, r)}
+	}
+	return &chainGraph{walk: newWalk(n, r)}
+}
+
+// chainGraph is a walk that the runtime takes. It implements [graph].
+type chainGraph struct{ walk }
 
 // Start implements [cellrt.Graph].
-func (g *graph) Start(f *cellrt.Frontier) { g.push(f) }
+func (g *chainGraph) Start(f *cellrt.Frontier) { g.push(f) }
 
 // Advance implements [cellrt.Graph].
-func (g *graph) Advance(_ cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
+func (g *chainGraph) Advance(_ cellrt.Node, out cellrt.Output, f *cellrt.Frontier) {
 	if g.take(&out) {
 		f.Emit(cellrt.Token{ID: out.Token, LogProb: out.LogProb})
 	}
 	g.push(f)
 }
 
-func (g *graph) push(f *cellrt.Frontier) {
+func (g *chainGraph) push(f *cellrt.Frontier) {
 	if n, ok := g.next(); ok {
 		f.Push(n)
 		return

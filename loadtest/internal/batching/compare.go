@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/cellrt/cpu"
 )
 
@@ -106,7 +107,7 @@ func newContest(o Options, name string, say func(string)) (*contest, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &contest{options: o, network: n, say: say, traces: traces{network: n, seed: o.Seed}}
+	c := &contest{options: o, network: n, say: say, traces: traces{network: n, seed: o.Seed, length: o.Length}}
 	c.enter("cellular", first, first.run)
 	c.report = Model{Name: name, Hidden: o.Hidden, Tokens: n.tokens, Cells: first.cells()}
 	for _, cell := range c.report.Cells {
@@ -114,11 +115,9 @@ func newContest(o Options, name string, say func(string)) (*contest, error) {
 		say(fmt.Sprintf("%s: batches of %s have at most %d rows, a row takes %.0f us", name, cell.Name, cell.MaxRows, cell.RowMicroseconds))
 	}
 	for _, b := range o.Baselines {
-		s, err := newPadded(n, backend, o.Shape, c.report.BucketRows, o.Width, b)
-		if err != nil {
+		if err := c.enterBaseline(b, backend); err != nil {
 			return nil, err
 		}
-		c.enter(b.String(), s, s.run)
 	}
 	c.plan()
 	return c, nil
@@ -128,14 +127,37 @@ func (c *contest) enter(name string, s server, run func(context.Context) error) 
 	c.entrants = append(c.entrants, entrant{name: name, server: s, run: run})
 }
 
+// enterBaseline builds the server that a baseline names.
+func (c *contest) enterBaseline(b Baseline, backend cellrt.Backend) error {
+	o, rows := c.options, c.report.BucketRows
+	if b.Merged {
+		s, err := newMerged(c.network, backend, o.Shape, rows)
+		if err != nil {
+			return err
+		}
+		c.enter(b.String(), s, s.run)
+		return nil
+	}
+	width := b.Width
+	if width == 0 {
+		width = o.Width
+	}
+	s, err := newPadded(c.network, backend, o.Shape, rows, width, b)
+	if err != nil {
+		return err
+	}
+	c.enter(b.String(), s, s.run)
+	return nil
+}
+
 // plan finds out what a request costs and how long the backlog is.
 func (c *contest) plan() {
-	sample := drawRequests(c.network, rand.New(rand.NewPCG(c.options.Seed, streamProfile)), profiledShapes)
+	sample := c.traces.draw(rand.New(rand.NewPCG(c.options.Seed, streamProfile)), profiledShapes)
 	us := 0.0
 	for i := range sample {
 		us += float64(len(sample[i].source)) * c.report.Cells[0].RowMicroseconds
-		if sample[i].target > 0 {
-			us += float64(sample[i].target) * c.report.Cells[1].RowMicroseconds
+		if second := sample[i].nodes() - len(sample[i].source); second > 0 {
+			us += float64(second) * c.report.Cells[1].RowMicroseconds
 		}
 	}
 	us /= float64(len(sample) * c.options.Shape.Executors)
@@ -150,7 +172,7 @@ func (c *contest) plan() {
 func (c *contest) estimate() time.Duration {
 	const padding, draining = 1.3, 1.15 // what comes on top in runs with a backlog and with arrivals
 	backlog := padding * float64(c.report.Requests) * float64(c.cost)
-	open := draining * float64(len(loads())) * float64(c.options.Duration)
+	open := draining * float64(len(c.options.Loads)) * float64(c.options.Duration)
 	return time.Duration((backlog + open) * float64(c.options.Rounds*len(c.entrants)))
 }
 
@@ -168,7 +190,7 @@ func (c *contest) measure(ctx context.Context) error {
 	for _, m := range saturation[1:] {
 		best = max(best, m.Throughput)
 	}
-	for i, load := range loads() {
+	for i, load := range c.options.Loads {
 		rate := load * best
 		requests := int(min(max(math.Round(rate*c.options.Duration.Seconds()), 1), mostRequests))
 		name := fmt.Sprintf("load %.0f %%", 100*load)
@@ -184,8 +206,11 @@ func (c *contest) measure(ctx context.Context) error {
 // warm runs a few short requests, so that memory has been touched and has
 // grown to the largest batch.
 func (c *contest) warm(ctx context.Context) error {
-	trace := drawRequests(c.network, rand.New(rand.NewPCG(c.options.Seed, streamProfile)), 2*c.report.BucketRows)
+	trace := c.traces.draw(rand.New(rand.NewPCG(c.options.Seed, streamProfile)), 2*c.report.BucketRows)
 	for i := range trace {
+		if trace[i].children != nil {
+			continue
+		}
 		trace[i].source, trace[i].target = trace[i].source[:1], min(trace[i].target, 1)
 	}
 	for _, e := range c.entrants {

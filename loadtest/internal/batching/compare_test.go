@@ -14,7 +14,7 @@ import (
 func options() batching.Options {
 	return batching.Options{
 		Models: []string{batching.LSTM, batching.Seq2Seq}, Hidden: 4, Requests: 30, Duration: 10 * time.Millisecond, Rounds: 3,
-		Width: 10, Baselines: batching.Baselines(), Rows: 8, Shape: cellrt.Shape{Executors: 1, Threads: 1}, Seed: 1,
+		Width: 10, Loads: batching.DefaultLoads(), Baselines: batching.Baselines(), Rows: 8, Shape: cellrt.Shape{Executors: 1, Threads: 1}, Seed: 1,
 	}
 }
 

@@ -1,17 +1,19 @@
-// Package batching compares cellular batching with padded buckets by the clock
-// on the wall.
+// Package batching compares cellular batching with padded buckets and merged
+// graphs by the clock on the wall.
 //
 //	trace (seeded) --> trial --> server --> answers --> measurement
 //	                              |
 //	        cellular: cellrt.Runtime, a graph for each request
 //	        buckets:  queues by length, whole batches on a cellrt.Runner
+//	        merged:   one queue, whole batches depth by depth on a cellrt.Runner
 //
 // # What is the same
 //
-// Both kinds of server run the cells of one program, with the same random
+// All kinds of server run the cells of one program, with the same random
 // weights, on the same backend, shape and largest batch, which the profile of
-// the runtime chooses. What a request computes is written once, in walk: the
-// cellular server's graph is a walk, and a row of a padded batch follows one.
+// the runtime chooses. What a request computes is written once, in walk or for
+// trees in treeWalk: the cellular server's graph is a walk, a row of a padded
+// batch follows one, and merging asks it for the nodes of the next depth.
 // A row of a padded batch that has nothing to do computes its cell on an entry
 // of its own, so masking costs the buckets nothing. Every trial compares the
 // answers of its server, bit by bit, with those of the first server.
@@ -31,5 +33,6 @@
 // Europarl. A target is about as long as its source, times a log-normal factor
 // with a deviation of 0.25. Tokens are random, and the decoder feeds its own
 // back; how many it writes is the trace's decision, since random weights know
-// no end.
+// no end. Trees have about 17 leaves, at most 56, and no length to put into a
+// bucket.
 package batching

@@ -69,7 +69,7 @@ func serveTrace(t *testing.T, s server, trace []request) *trial {
 }
 
 func draw(n *network, count int) []request {
-	return drawRequests(n, rand.New(rand.NewPCG(7, 7)), count)
+	return drawRequests(n, rand.New(rand.NewPCG(7, 7)), count, 0)
 }
 
 // read returns a request of a network that only reads.

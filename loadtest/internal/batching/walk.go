@@ -63,3 +63,19 @@ const (
 )
 
 func (w *walk) add(v uint32) { w.digest = (w.digest ^ uint64(v)) * fnvPrime }
+
+func (w *walk) sum() uint64 { return w.digest }
+
+// first implements [unfolding].
+func (w *walk) first(nodes []cellrt.Node) []cellrt.Node {
+	if n, ok := w.next(); ok {
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// after implements [unfolding].
+func (w *walk) after(_ cellrt.Node, out *cellrt.Output, nodes []cellrt.Node) []cellrt.Node {
+	w.take(out)
+	return w.first(nodes)
+}
