@@ -232,7 +232,7 @@ func (r *Registry) clear(ctx context.Context, until time.Time) (removed int, err
 		k := leftover{last: seq, at: at, keep: keys[subject].keep, stale: keys[subject].stale}
 		if d := readDeployment(strings.TrimPrefix(subject, prefix), seq, at, data); d != nil {
 			k.keep, k.stale = !d.empty() || at.After(until), d.Deleting
-		} else if isLater(data) {
+		} else if isLater(data, deploymentFormat) {
 			k.keep = true
 		}
 		keys[subject] = k

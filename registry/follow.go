@@ -94,12 +94,12 @@ func readDeployment(model string, seq uint64, at time.Time, data []byte) *Deploy
 	return d
 }
 
-// isLater says whether a record is one of a later format.
-func isLater(data []byte) bool {
+// isLater says whether a record is one of a later format than that.
+func isLater(data []byte, format int) bool {
 	var record struct {
 		Format int `json:"format"`
 	}
-	return len(data) <= recordBytes && json.Unmarshal(data, &record) == nil && record.Format > deploymentFormat
+	return len(data) <= recordBytes && json.Unmarshal(data, &record) == nil && record.Format > format
 }
 
 // heal writes some records again over what somebody else wrote over them, unless

@@ -78,30 +78,30 @@ func (r *Registry) sweep(ctx context.Context, gone []part) (freed int64, err err
 	return max(0, int64(before.bytes)-int64(after.bytes)), nil
 }
 
-// namedParts are the parts of all versions. A version that cannot be read, which
-// may be one of a newer cellmq, makes it fail.
+// namedParts are the parts of all versions. A version of a later cellmq, which may
+// have any, makes it fail. What else cannot be read names none: no push wrote it.
 func (r *Registry) namedParts(ctx context.Context) (map[string]bool, error) {
 	named := map[string]bool{}
-	unread := map[string]error{}
-	err := r.each(ctx, "KV_"+r.models, "$KV."+r.models+".version.>", func(subject string, _ uint64, _ time.Time, data []byte) error {
+	later := map[string]error{} // by subject; nil: a record of it can be read
+	err := r.each(ctx, r.recordStream(), "$KV."+r.models+".version.>", func(subject string, _ uint64, _ time.Time, data []byte) error {
 		model, version, _ := r.versionOf(subject)
 		m, err := parseManifest(data, model, version)
-		if err != nil {
-			if _, ok := unread[subject]; !ok {
-				unread[subject] = fmt.Errorf("version %s: %w", versionName(model, version), err)
+		_, known := later[subject]
+		switch {
+		case err == nil:
+			later[subject] = nil
+			for _, p := range m.parts() {
+				named[p.sum] = true
 			}
-			return nil
-		}
-		unread[subject] = nil
-		for _, p := range m.parts() {
-			named[p.sum] = true
+		case !known && isLater(data, manifestFormat):
+			later[subject] = fmt.Errorf("version %s: %w", versionName(model, version), err)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, err := range unread {
+	for _, err := range later {
 		if err != nil {
 			return nil, err
 		}

@@ -105,6 +105,34 @@ func TestSweepNeedsAllVersions(t *testing.T) {
 	}
 }
 
+// TestGarbageAmongVersions: records that no cellmq wrote, and those of keys that were
+// purged, keep nobody from deleting and sweeping.
+func TestGarbageAmongVersions(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *registry.Config) { c.Spare = time.Nanosecond })
+	b.push(t, version("m", "1"), dir(map[string][]byte{"a": []byte("a")}))
+	for subject, data := range map[string]string{
+		"$KV.CELLMQ_MODELS.version.x":           receipt,
+		"$KV.CELLMQ_MODELS.version.m.MQ.MQ":     receipt,
+		"$KV.CELLMQ_MODELS.version.Not_A.MQ":    receipt,
+		"$KV.CELLMQ_MODELS.version.m._w":        "{", // "\xff"
+		versionSubject("m", "garbage"):          receipt,
+		versionSubject("m", "purged"):           "",
+		versionSubject("made-up", "of another"): `{"format":1,"model":"m"}`,
+	} {
+		b.store(t, subject, []byte(data))
+	}
+	if err := b.Delete(t.Context(), "m", "1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := b.metas(t); n != 0 {
+		t.Errorf("%d parts left", n)
+	}
+}
+
 // TestDeleteRefuses what is deployed, pinned or loaded.
 func TestDeleteRefuses(t *testing.T) {
 	t.Parallel()

@@ -122,7 +122,7 @@ func (v *viewer) add(model string, s stamp, data []byte) {
 		v.good[model] = record{deployment: d, last: s.seq}
 		return
 	}
-	if c, ok := v.good[model]; ok && !isLater(data) {
+	if c, ok := v.good[model]; ok && !isLater(data, deploymentFormat) {
 		v.good[model] = record{deployment: c.deployment, last: s.seq}
 		return
 	}

@@ -191,6 +191,20 @@ func (s *shelf) serve(t *testing.T, model string) {
 	})
 }
 
+// freed waits until the worker has reported that it has no version of a model.
+func (s *shelf) freed(t *testing.T, model string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		m := decoded[shownModel](t, s.run(t, "show", model, "--json").out)
+		if len(m.Workers) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%+v", m.Workers)
+		}
+	}
+}
+
 // turn reports and moves on. What fails, the next turn does again.
 func (s *shelf) turn(ctx context.Context, model string) {
 	all, _, err := s.registry.Deployments(ctx)
@@ -334,6 +348,7 @@ func TestModelLife(t *testing.T) {
 	s.run(t, "undeploy", "my-lm").want(t, 0, "my-lm: each worker's own serves\n", "")
 	s.run(t, "undeploy", "my-lm").want(t, 0, "my-lm: each worker's own serves\n", "nothing to do")
 	s.run(t, "show", "my-lm").want(t, 0, "undeployed by an operator", "")
+	s.freed(t, "my-lm")
 	s.run(t, "delete", "my-lm@1").want(t, 0, "is deleted", "")
 	s.run(t, "list").want(t, 0, "", "no versions")
 	s.run(t, "show", "my-lm").want(t, 1, "", "not in the registry")
@@ -350,7 +365,7 @@ func TestModelRefused(t *testing.T) {
 	}
 	s.breaks("2", "tensor rnn.weight_hh_l0 has shape [1 2], [3 4] wanted\x1b[2J")
 	s.serve(t, "lm")
-	s.run(t, "deploy", "lm@1", "--watch", "0").want(t, 0, "1 serves", "lm: loading: ")
+	s.run(t, "deploy", "lm@1", "--watch", "0").want(t, 0, "1 serves", "")
 	s.run(t, "deploy", "lm@2").want(t, 1, "lm: 1 serves", "lm@2 is refused: ")
 	s.run(t, "show", "lm").want(t, 0, "worker w1: tensor rnn.weight_hh_l0 has shape [1 2], [3 4] wanted", "")
 	m := decoded[shownModel](t, s.run(t, "show", "lm", "--json").out)
