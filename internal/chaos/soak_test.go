@@ -66,6 +66,7 @@ func look(ctx context.Context, js jetstream.JetStream, dir string) (r residue, e
 // come one after the other: each is answered once, and the server has what it had
 // after the first start.
 func TestManyRestarts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	server, err := broker.StartServer(t.Context(), broker.ServerConfig{DataDir: dir, Port: broker.PortRandom})
 	if err != nil {
