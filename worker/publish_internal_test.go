@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 // desk is a publisher with one run, driven by hand.
 type desk struct {
+	conn      *broker.Conn
 	publisher *publisher
 	run       *run
 	sub       *nats.Subscription
@@ -43,7 +43,7 @@ func newDeskOf(tb testing.TB, model string, params models.Params, interval time.
 	if err != nil {
 		tb.Fatal(err)
 	}
-	d := &desk{}
+	d := &desk{conn: conn}
 	if d.sub, err = conn.NATS().SubscribeSync("out"); err != nil {
 		tb.Fatal(err)
 	}
@@ -74,14 +74,19 @@ func (d *desk) emit(res cellrt.Result) {
 	d.publisher.outbox.Deliver([]cellrt.Result{res})
 }
 
-// frames reads what was published so far.
+// frames reads what was published so far: the server's answer to the flush comes
+// after it, on the same connection.
 func (d *desk) frames(tb testing.TB) (out []broker.Frame) {
 	tb.Helper()
-	for {
-		m, err := d.sub.NextMsg(100 * time.Millisecond)
-		if errors.Is(err, nats.ErrTimeout) {
-			return out
-		}
+	if err := d.conn.NATS().Flush(); err != nil {
+		tb.Fatal(err)
+	}
+	n, _, err := d.sub.Pending()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for range n {
+		m, err := d.sub.NextMsg(time.Second)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -91,6 +96,7 @@ func (d *desk) frames(tb testing.TB) (out []broker.Frame) {
 		}
 		out = append(out, f)
 	}
+	return out
 }
 
 func describe(frames []broker.Frame) (out []string) {

@@ -32,6 +32,7 @@ const (
 
 // TestChaos is described in the package comment.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	n, span := shortRequests, shortTime
 	if *full {
 		n, span = fullRequests, fullTime

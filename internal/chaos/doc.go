@@ -21,7 +21,7 @@
 //	go test ./internal/chaos -run TestChaos                                          # two minutes
 //	go test ./internal/chaos -run TestChaos -timeout 60m -chaos.full -chaos.seed 1   # 5,000 requests
 //
-// TestManyRestarts ends one worker twenty times and looks for what that leaves
+// TestManyRestarts ends one worker again and again, and looks for what that leaves
 // behind.
 //
 // TestCancelStorm cancels a thousand requests at random moments beside fifty that

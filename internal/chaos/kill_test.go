@@ -163,6 +163,7 @@ func watchRedelivery(ctx context.Context, url string, from time.Time) (r redeliv
 // TestKilledSubscriber kills a reader in the middle of its stream: the worker
 // notices that nobody listens, and stops.
 func TestKilledSubscriber(t *testing.T) {
+	t.Parallel()
 	const gone = 3
 	server := brokertest.Server(t)
 	w := newMember(t, "worker", server.URL(), pace, 1)
@@ -205,6 +206,7 @@ func TestKilledSubscriber(t *testing.T) {
 // while requests wait for it: it always ends well, and every request is answered
 // once.
 func TestTerminateAtAnyTime(t *testing.T) {
+	t.Parallel()
 	server := brokertest.Server(t)
 	w := newMember(t, "worker", server.URL(), 0, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)

@@ -18,11 +18,8 @@ import (
 	"github.com/cellmq/cellmq/broker"
 )
 
-// restarts of the soak, and how often a request is sent meanwhile.
-const (
-	restarts = 20
-	trickle  = 50 * time.Millisecond
-)
+// trickle is how often the soak sends a request.
+const trickle = 50 * time.Millisecond
 
 // residue is what restarts could leave behind in a server.
 type residue struct {
@@ -62,10 +59,15 @@ func look(ctx context.Context, js jetstream.JetStream, dir string) (r residue, e
 	return r, errors.Join(err, walked)
 }
 
-// TestManyRestarts kills and ends a worker in turn, twenty times, while requests
-// come one after the other: each is answered once, and the server has what it had
-// after the first start.
+// TestManyRestarts kills and ends a worker in turn, ten times, or twenty in the full
+// run, while requests come one after the other: each is answered once, and the
+// server has what it had after the first start.
 func TestManyRestarts(t *testing.T) {
+	t.Parallel()
+	restarts := 10
+	if *full {
+		restarts = 20
+	}
 	dir := t.TempDir()
 	server, err := broker.StartServer(t.Context(), broker.ServerConfig{DataDir: dir, Port: broker.PortRandom})
 	if err != nil {
@@ -96,7 +98,7 @@ func TestManyRestarts(t *testing.T) {
 	}
 	defer func() { _ = client.Close() }() // with its connection
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	over, stop := context.WithCancel(ctx)
 	trickled := make(chan []*outcome, 1)
