@@ -1,5 +1,5 @@
-// Loadtest measures cellmq. Run `go run ./loadtest help` for what it can
-// measure.
+// Loadtest puts a load on cellmq and measures it. Run `go run ./loadtest help` for
+// what it can measure.
 package main
 
 import (
@@ -36,14 +36,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	root := &cobra.Command{
 		Use:           "loadtest",
-		Short:         "Measure cellmq",
+		Short:         "Put a load on cellmq, and measure it",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(args)
-	root.AddCommand(newBatching(), newAccuracy(), newTransport())
+	bindRun(root)
+	root.AddCommand(newRun(), newSweep(), newSaturation(), newBatching(), newAccuracy(), newTransport())
 	switch err := root.ExecuteContext(ctx); {
 	case err == nil:
 		return exitOK

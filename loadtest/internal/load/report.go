@@ -1,0 +1,114 @@
+package load
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"runtime"
+	"time"
+
+	"github.com/cellmq/cellmq/loadtest/internal/ask"
+	"github.com/cellmq/cellmq/loadtest/internal/record"
+	"github.com/cellmq/cellmq/loadtest/internal/workload"
+)
+
+// Report is what became of a load.
+type Report struct {
+	Plan     workload.Plan
+	Warmup   time.Duration
+	Duration time.Duration
+	*record.Result
+	// Counts are what the client saw beside outcomes.
+	Counts ask.Counts
+	// CPU is the processor time of the load test itself, and Ended what it was for:
+	// all requests, warm-up included.
+	CPU   time.Duration
+	Ended int
+	// InFlight is the number of requests under way when the window began, and when
+	// it ended.
+	InFlight [2]int
+}
+
+func newReport(r *run, cpu time.Duration, left int) *Report {
+	out := &Report{
+		Plan: r.options.Plan, Warmup: r.options.Warmup, Duration: r.options.Duration, Result: r.recorder.Result(), Counts: r.asker.Counts(),
+		CPU: r.cpu() - cpu, InFlight: [2]int{max(r.warm, 0), left},
+	}
+	for _, s := range out.Seconds {
+		out.Ended += s.Ended + s.Failed
+	}
+	return out
+}
+
+// CPUPerThousand is the load test's own processor time for 1,000 requests, which
+// is its share of a core at 1,000 requests a second.
+func (r *Report) CPUPerThousand() time.Duration {
+	if r.Ended == 0 {
+		return 0
+	}
+	return r.CPU * 1000 / time.Duration(r.Ended)
+}
+
+// lateEnough is how late the sender may be, at its 99th percentile, before the
+// report warns.
+const lateEnough = 10 * time.Millisecond
+
+// Warnings say what makes figures doubtful.
+func (r *Report) Warnings() []string {
+	var out []string
+	bounded := r.Plan.Arrivals.InFlight > 0 && r.Plan.Arrivals.Law != workload.Closed
+	if p99, ok := r.Late.Quantile(0.99); ok && p99 > float64(lateEnough.Milliseconds()) {
+		why := "the load test was a bottleneck"
+		if bounded {
+			why = "requests waited for the bound of concurrency, or for the load test"
+		}
+		out = append(out, fmt.Sprintf("requests were sent late, %.1f ms at the 99th percentile: %s; the latencies include it", p99, why))
+	}
+	if r.Counts.Dropped > 0 {
+		out = append(out, fmt.Sprintf("%d messages were dropped on this side: the load test was too slow", r.Counts.Dropped))
+	}
+	if r.Counts.Malformed > 0 {
+		out = append(out, fmt.Sprintf("%d messages were no frames", r.Counts.Malformed))
+	}
+	if n := r.All.Missing(); n > 0 {
+		out = append(out, fmt.Sprintf("%d frames never came", n))
+	}
+	if r.Due == 0 {
+		out = append(out, "no request was due in the window")
+	}
+	return out
+}
+
+// MarshalJSON writes one object. The figures of all requests are its own keys.
+func (r *Report) MarshalJSON() ([]byte, error) {
+	out := r.All.Fields(r.Window, r.Bounds)
+	maps.Copy(out, map[string]any{
+		"plan": &r.Plan, "warmup_s": r.Warmup.Seconds(), "duration": r.Window.Seconds(), "bounds": r.Bounds,
+		"due": r.Due, "offered_rate": r.Offered(), "max_concurrency": r.Plan.Arrivals.InFlight,
+		"duplicate_finals": r.Counts.Duplicates, "malformed_messages": r.Counts.Malformed, "dropped_messages": r.Counts.Dropped,
+		"missing_frames": r.All.Missing(), "repeated_requests": r.All.Repeated(),
+		"in_flight_begin": r.InFlight[0], "in_flight_end": r.InFlight[1],
+		"cpu_seconds": r.CPU.Seconds(), "cpu_seconds_per_1000_requests": r.CPUPerThousand().Seconds(), "host": host(),
+		"seconds": r.Seconds, "warnings": r.Warnings(),
+	})
+	if p99, ok := r.Late.Quantile(0.99); ok {
+		out["p99_send_delay_ms"] = p99
+	}
+	if r.Late.Count() > 0 {
+		out["max_send_delay_ms"] = r.Late.Max()
+	}
+	for name, groups := range map[string]map[string]*record.Group{
+		"by_model": r.Models, "by_priority": r.Priorities, "by_client": r.Clients, "by_path": r.Paths,
+	} {
+		each := map[string]any{}
+		for key, g := range groups {
+			each[key] = g.Fields(r.Window, r.Bounds)
+		}
+		out[name] = each
+	}
+	return json.Marshal(out)
+}
+
+func host() string {
+	return fmt.Sprintf("%d processors, %s, %s/%s", runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}

@@ -1,0 +1,98 @@
+package workload
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// The laws of arrivals.
+const (
+	// Poisson is independent arrivals: exponential gaps.
+	Poisson = "poisson"
+	// Gamma is bursts: gaps of a gamma law whose shape is the burstiness. Below 1
+	// arrivals cluster, 1 is Poisson, above they even out.
+	Gamma = "gamma"
+	// Constant is equal gaps.
+	Constant = "constant"
+	// Closed has no times: a request is sent as soon as fewer than the allowed
+	// number are under way.
+	Closed = "closed"
+)
+
+// mostRate bounds the arrivals a second.
+const mostRate = 1e6
+
+// Arrivals is a law of arrivals.
+type Arrivals struct {
+	// Law is Poisson, Gamma, Constant or Closed.
+	Law string `json:"law"`
+	// Rate is requests a second, on average.
+	Rate float64 `json:"rate,omitempty"`
+	// Burstiness is the shape of Gamma.
+	Burstiness float64 `json:"burstiness,omitempty"`
+	// InFlight bounds the requests under way. Closed keeps so many; with another
+	// law requests beyond it wait for their turn, and the wait counts. 0: no bound.
+	InFlight int `json:"max_concurrency,omitempty"`
+}
+
+func (a *Arrivals) validate() error {
+	switch a.Law {
+	case Closed:
+		if a.InFlight < 1 {
+			return fmt.Errorf("max concurrency %d: below 1", a.InFlight)
+		}
+		return nil
+	case Poisson, Gamma, Constant:
+	default:
+		return fmt.Errorf("arrivals %q: must be %s, %s, %s or %s", a.Law, Poisson, Gamma, Constant, Closed)
+	}
+	switch {
+	case !(a.Rate > 0 && a.Rate <= mostRate):
+		return fmt.Errorf("rate %g: must be above 0 and at most %g", a.Rate, float64(mostRate))
+	case a.Law == Gamma && !(a.Burstiness > 0 && a.Burstiness <= 1000):
+		return fmt.Errorf("burstiness %g: must be above 0 and at most 1000", a.Burstiness)
+	case a.InFlight < 0:
+		return fmt.Errorf("max concurrency %d: below 0", a.InFlight)
+	}
+	return nil
+}
+
+// gap draws the time until the next request.
+func (a *Arrivals) gap(random *rand.Rand) time.Duration {
+	gap := 0.0 // in mean gaps
+	switch a.Law {
+	case Closed:
+		return 0
+	case Constant:
+		gap = 1
+	case Poisson:
+		gap = random.ExpFloat64()
+	case Gamma:
+		gap = gamma(random, a.Burstiness) / a.Burstiness
+	}
+	return time.Duration(gap / a.Rate * float64(time.Second))
+}
+
+// gamma draws from the gamma law of the given shape and scale 1, by Marsaglia's
+// and Tsang's method of squeezing ("A simple method for generating gamma
+// variables", 2000).
+func gamma(random *rand.Rand, shape float64) float64 {
+	if shape < 1 {
+		return gamma(random, shape+1) * math.Pow(1-random.Float64(), 1/shape)
+	}
+	d := shape - 1.0/3
+	c := 1 / math.Sqrt(9*d)
+	for {
+		x := random.NormFloat64()
+		v := 1 + c*x
+		if v <= 0 {
+			continue
+		}
+		v = v * v * v
+		if math.Log(1-random.Float64()) < 0.5*x*x+d*(1-v+math.Log(v)) {
+			return d * v
+		}
+	}
+}
