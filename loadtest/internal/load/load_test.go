@@ -34,6 +34,7 @@ type server struct {
 	free           time.Time // when the server is done with what it has
 	inFlight       atomic.Int64
 	fail           string
+	failEvery      int // requests, of which one fails; 0: all of them, or none
 	refuse         bool
 }
 
@@ -54,11 +55,14 @@ func (s *server) Ask(r *workload.Request, due time.Time, done func(*ask.Outcome)
 	}
 	s.free = start.Add(s.service)
 	s.inFlight.Add(1)
-	request, first, end := *r, start.Add(s.service/2), s.free
+	request, first, end, code := *r, start.Add(s.service/2), s.free, s.fail
+	if s.failEvery > 0 && r.Number%s.failEvery > 0 {
+		code = ""
+	}
 	time.AfterFunc(time.Until(end), func() {
 		s.inFlight.Add(-1)
 		done(&ask.Outcome{
-			Request: &request, Due: due, Sent: now, First: first, End: time.Now(), Reason: "stop", Input: 3, Output: 2, Code: s.fail,
+			Request: &request, Due: due, Sent: now, First: first, End: time.Now(), Reason: "stop", Input: 3, Output: 2, Code: code,
 			Gaps: []ask.Gap{{Wait: s.service / 2, Tokens: 1}}, Attempts: 1,
 		})
 	})
@@ -228,6 +232,24 @@ func TestSaturationEnds(t *testing.T) {
 			if _, err := load.Saturate(t.Context(), s, try, func(load.Point) {}); err == nil {
 				t.Errorf("%+v was taken", s)
 			}
+		}
+	})
+}
+
+// TestFailuresAreNotSustained hides failures behind what the warm-up left to do:
+// as many requests end well in the window as were due in it.
+func TestFailuresAreNotSustained(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := options(t, workload.Arrivals{Law: workload.Constant, Rate: 100})
+		o.Warmup = 10 * time.Second
+		r := run(t, &server{service: 9 * time.Millisecond, stall: 2 * time.Second, stallAt: 8 * time.Second, fail: "busy", failEvery: 20}, o)
+		if r.All.FailedCount() != 100 || load.Sustained(r, 1) {
+			t.Errorf("sustained with %d failures: %g of %g/s", r.All.FailedCount(), r.Throughput(), r.Offered())
+		}
+		r = run(t, &server{service: 9 * time.Millisecond}, o)
+		if !load.Sustained(r, 1) {
+			t.Errorf("not sustained: %g of %g/s", r.Throughput(), r.Offered())
 		}
 	})
 }
