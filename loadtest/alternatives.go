@@ -61,7 +61,7 @@ func (f *alternativesFlags) bind(set *pflag.FlagSet) {
 	set.StringSliceVar(&f.shapes, "shapes", []string{"2x1", "1x2"}, "processes x threads of the alternative")
 	set.StringVar(&f.versions, "versions", "", "file with what versions.py printed")
 	set.StringVar(&o.Program, "program", "", "cellmq program (default: it is built, which needs Go)")
-	set.StringArrayVar(&o.WorkerArgs, "worker-arg", []string{"--slots=64", "--executors=2"}, "argument of cellmq's worker; repeatable")
+	set.StringArrayVar(&o.WorkerArgs, "worker-arg", []string{"--slots=64", "--realtime-slots=128", "--executors=2"}, "argument of cellmq's worker; repeatable")
 	set.StringSliceVar(&f.models, "models", []string{"g2p-en", "kjv-lm", "langid", "listops", "lstm-1024"}, "models")
 	set.StringVar(&f.bundled, "bundled", "models/zoo", "folder of the bundled models")
 	set.StringVar(&f.other, "other", "", "folder of the model that is made: lstm-1024")

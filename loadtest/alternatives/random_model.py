@@ -2,8 +2,8 @@
 
     python3 random_model.py DIRECTORY [--hidden 1024] [--layers 2]
 
-Weights are drawn so that states neither die nor saturate, and so that the best two tokens are far enough apart for two
-libraries' rounding to agree on the better one nearly always.
+Weights are drawn so that states do not saturate and do not blow rounding up, which lets two libraries choose the same
+tokens nearly always. It writes printable ASCII only, so that its texts can be compared.
 """
 
 import argparse
@@ -15,6 +15,8 @@ import torch
 
 import networks
 
+PRINTABLE = range(32, 127)
+
 
 def make(directory, hidden, layers, seed=1):
     """Write the directory of a model that reads and writes bytes."""
@@ -25,9 +27,10 @@ def make(directory, hidden, layers, seed=1):
     random = torch.Generator().manual_seed(seed)
     tensors = {}
     for name, value in networks.families.build(config).state_dict().items():
-        bound = 1.0 if name == "embed.weight" else 2 * math.sqrt(3 / (2 * hidden))
+        bound = 1.0 if name == "embed.weight" else math.sqrt(3 / (2 * hidden))
         bias = "bias" in name
         tensors[name] = torch.zeros_like(value) if bias else (2 * torch.rand(value.shape, generator=random) - 1) * bound
+    tensors["out.bias"][:PRINTABLE.start] = tensors["out.bias"][PRINTABLE.stop :] = -100
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     networks.storage.save(directory / "model.safetensors", tensors)

@@ -36,6 +36,7 @@ def main():
         "torch": torch.__version__,
         "capability": torch.__config__.show().split("CPU capability usage: ")[1].split()[0],
         "blas": sorted(blas),
+        "blas_kernels": os.environ.get("OPENBLAS_CORETYPE", ""),
         "installed_mib": installed("python3-torch", "libopenblas0-openmp"),
         "torch_mib": installed_alone("python3-torch", "libtorch1.13"),
     }))

@@ -38,7 +38,7 @@ type Versions struct {
 	Torch        string   `json:"torch"`
 	Capability   string   `json:"capability"`
 	BLAS         []string `json:"blas"`
-	Cores        string   `json:"blas_cores"`
+	Kernels      string   `json:"blas_kernels"`
 	InstalledMiB int      `json:"installed_mib"`
 	TorchMiB     int      `json:"torch_mib"`
 }

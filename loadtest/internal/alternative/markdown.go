@@ -30,8 +30,8 @@ func (v *Versions) blas() string {
 	for _, path := range v.BLAS {
 		name = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "lib"), ".so")
 	}
-	if v.Cores != "" {
-		name += " (" + v.Cores + ")"
+	if v.Kernels != "" {
+		name += " (" + v.Kernels + ")"
 	}
 	return name
 }
@@ -65,7 +65,7 @@ func (r *Report) size(b *strings.Builder) {
 // rates writes the open loads of a model.
 func (m *ModelReport) rates(b *strings.Builder, plots string) {
 	fmt.Fprintf(b, "\n## %s\n\n%s. Poisson arrivals, the same requests at the same times for each system.\n\n", m.Name, upper(m.Text))
-	b.WriteString("| rate, 1/s | system | requests/s | p50, ms | p90, ms | p99, ms | CPU, ms/request | kept up |\n|---:|---|---:|---:|---:|---:|---:|---|\n")
+	b.WriteString("| rate, 1/s | system | requests/s | p50, ms | p90, ms | p99, ms | CPU, ms/request | failed | kept up |\n|---:|---|---:|---:|---:|---:|---:|---:|---|\n")
 	for i := 0; ; i++ {
 		found := false
 		for _, s := range m.Systems {
@@ -74,8 +74,8 @@ func (m *ModelReport) rates(b *strings.Builder, plots string) {
 			}
 			f := &s.Open[i]
 			found = true
-			fmt.Fprintf(b, "| %.4g | %s | %.1f | %s | %s | %s | %.3f | %s |\n",
-				f.Rate, s.Name, f.Throughput, ms(f.P50), ms(f.P90), ms(f.P99), f.CPU, map[bool]string{true: "yes", false: "no"}[f.Sustained])
+			fmt.Fprintf(b, "| %.4g | %s | %.1f | %s | %s | %s | %.3f | %d | %s |\n",
+				f.Rate, s.Name, f.Throughput, ms(f.P50), ms(f.P90), ms(f.P99), f.CPU, f.Failed, map[bool]string{true: "yes", false: "no"}[f.Sustained])
 		}
 		if !found {
 			break
