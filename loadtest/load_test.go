@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // TestLoads puts short loads on a worker that the command starts.
@@ -67,6 +70,29 @@ func TestLoads(t *testing.T) {
 	}
 	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil || report.Completed == 0 || report.Mean <= 0 {
 		t.Errorf("%v: %s", err, &stdout)
+	}
+}
+
+// TestTraceIsWhole wants a trace to be replayed to its end, unless told
+// otherwise.
+func TestTraceIsWhole(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "trace.csv")
+	if err := os.WriteFile(name, []byte("time\n1\n90\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args []string
+		want time.Duration
+	}{{nil, 91 * time.Second}, {[]string{"--duration", "5s"}, 7 * time.Second}} {
+		f, set := &loadFlags{}, pflag.NewFlagSet("test", pflag.ContinueOnError)
+		f.bind(set)
+		if err := set.Parse(append([]string{"--trace", name}, tc.args...)); err != nil {
+			t.Fatal(err)
+		}
+		if o, err := f.options(); err != nil || whole(&o) != tc.want {
+			t.Errorf("%v: %v, %v, want %v", tc.args, whole(&o), err, tc.want)
+		}
 	}
 }
 

@@ -52,9 +52,12 @@ type loadFlags struct {
 	goodput []string
 	json    string
 	plots   string
+
+	set *pflag.FlagSet
 }
 
 func (f *loadFlags) bind(set *pflag.FlagSet) {
+	f.set = set
 	set.SortFlags = false
 	set.StringVar(&f.natsURL, "nats-url", "", "NATS server of the workers to load (default CELLMQ_NATS_URL; without either, a worker is started)")
 	set.StringVar(&f.program, "program", "", "cellmq program that is started (default: it is built, which needs Go)")
@@ -65,7 +68,7 @@ func (f *loadFlags) bind(set *pflag.FlagSet) {
 	set.Float64Var(&f.burstiness, "burstiness", 1, "shape of gamma arrivals: below 1 bursts, 1 is poisson, above 1 more even")
 	set.IntVar(&f.inFlight, "max-concurrency", 0, "most requests under way; others wait for their turn, which counts (0: no bound)")
 	set.IntVar(&f.requests, "requests", 0, "end after so many requests, warm-up included (0: no bound)")
-	set.DurationVar(&f.duration, "duration", 10*time.Second, "how long requests count")
+	set.DurationVar(&f.duration, "duration", 10*time.Second, "how long requests count; a trace is replayed to its end unless this is given")
 	set.DurationVar(&f.warmup, "warmup", 2*time.Second, "how long requests are sent before that")
 	set.Uint64Var(&f.seed, "seed", 1, "where random numbers begin; the same seed gives the same requests")
 	set.StringVar(&f.trace, "trace", "", "file of requests to replay, CSV or JSON lines: time, model, input, length, max_tokens, priority, client, realtime, cancel_after")
@@ -135,6 +138,10 @@ func (f *loadFlags) options() (load.Options, error) {
 	keep(err)
 	if f.trace != "" {
 		keep(fromFile(f.trace, func(r io.Reader) (err error) { p.Trace, err = workload.ReadTrace(r); return err }))
+	}
+	if n := len(p.Trace); n > 0 && !f.set.Changed("duration") {
+		last := time.Duration(p.Trace[n-1].Time * float64(time.Second))
+		o.Duration = max(last-o.Warmup, 0) + time.Second // all of it; the window ends with the last answer
 	}
 	keep(o.ValidateLaws())
 	return o, errors.Join(errs...)
