@@ -14,7 +14,7 @@ import (
 
 // How long a server may take to start, and to end once its input has ended.
 const (
-	startWait = time.Minute
+	startWait = 3 * time.Minute
 	stopWait  = 10 * time.Second
 )
 
