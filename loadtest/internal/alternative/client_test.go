@@ -63,6 +63,7 @@ func fakes(t *testing.T, servers int) (*alternative.Client, <-chan asked) {
 }
 
 func serve(t *testing.T, conn net.Conn, server int, requests chan<- asked) {
+	t.Helper()
 	read := bufio.NewReader(conn)
 	for {
 		var size [4]byte

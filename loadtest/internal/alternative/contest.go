@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/cellmq/cellmq/broker"
@@ -126,8 +127,8 @@ func answerOf(ctx context.Context, reader *broker.Client, r *workload.Request) (
 // alternative starts the alternative in a shape.
 func (c *contest) alternative(ctx context.Context, o *Options, m *Model, shape Shape) error {
 	begin := time.Now()
-	command := append(append([]string{}, o.Server...), m.Directory, "--threads", fmt.Sprint(shape.Threads))
-	server, err := Start(ctx, append(command, o.ServerArgs...), []string{fmt.Sprintf("OMP_NUM_THREADS=%d", shape.Threads)}, shape.Processes)
+	command := append(append([]string{}, o.Server...), m.Directory, "--threads", strconv.Itoa(shape.Threads))
+	server, err := Start(ctx, append(command, o.ServerArgs...), []string{"OMP_NUM_THREADS=" + strconv.Itoa(shape.Threads)}, shape.Processes)
 	if err != nil {
 		return err
 	}
