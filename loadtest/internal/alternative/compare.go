@@ -177,6 +177,14 @@ func sample(ctx context.Context, o *Options, m *Model, c *contest, r *ModelRepor
 
 // measure lets the systems take turns: first at their most, then at each rate.
 func measure(ctx context.Context, o *Options, m *Model, c *contest, r *ModelReport) error {
+	// What a system does only once, such as compiling for batches, is over before
+	// anything counts.
+	for _, s := range c.systems {
+		if _, err := put(ctx, o, m, s, 0); err != nil {
+			return err
+		}
+	}
+	o.Log(m.Name + ": warmed up")
 	found, err := rounds(ctx, o, m, c, 0)
 	if err != nil {
 		return err
