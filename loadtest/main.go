@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	root.SetArgs(args)
 	bindRun(root)
-	root.AddCommand(newRun(), newSweep(), newSaturation(), newBatching(), newAccuracy(), newTransport(), newRepro())
+	root.AddCommand(newRun(), newSweep(), newSaturation(), newBatching(), newAccuracy(), newTransport(), newRepro(), newAlternatives())
 	switch err := root.ExecuteContext(ctx); {
 	case err == nil:
 		return exitOK

@@ -150,6 +150,9 @@ func attribute(line, name string) string {
 	return strings.Trim(value, `"`)
 }
 
+// ID is that of the worker's process.
+func (w *Worker) ID() int { return w.cmd.Process.Pid }
+
 // Stop ends the worker, by force if it must, and removes its files.
 func (w *Worker) Stop() error {
 	if w.cmd != nil {
