@@ -2,7 +2,4 @@
 # check.
 FROM scratch
 COPY nats-server cellmq /
-WORKDIR /data
-EXPOSE 4222 8080 8222
 ENTRYPOINT ["/nats-server"]
-CMD ["--config", "/etc/cellmq/nats.conf"]

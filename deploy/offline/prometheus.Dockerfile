@@ -2,9 +2,6 @@
 # loads. cellmq is there for the health check.
 FROM scratch
 COPY root/ /
-COPY cellmq /cellmq
 COPY --chown=65534:65534 data/ /prometheus/
 USER 65534:65534
-EXPOSE 9090
 ENTRYPOINT ["/usr/bin/prometheus"]
-CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]
