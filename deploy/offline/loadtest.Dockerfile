@@ -1,5 +1,5 @@
 # The load test: the binary comes from this machine.
 FROM scratch AS loadtest
-COPY bin/loadtest /loadtest
+COPY loadtest /loadtest
 USER 65532:65532
 ENTRYPOINT ["/loadtest"]

@@ -1,10 +1,7 @@
 # Stands in for the official image of Prometheus: the same program, from Debian's package, with the libraries that it
 # loads. cellmq is there for the health check.
 FROM scratch
-COPY bin/prometheus/ /
-COPY bin/cellmq /cellmq
-COPY --chown=65534:65534 bin/prometheus-data/ /prometheus/
+COPY root/ /
+COPY --chown=65534:65534 data/ /prometheus/
 USER 65534:65534
-EXPOSE 9090
 ENTRYPOINT ["/usr/bin/prometheus"]
-CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]

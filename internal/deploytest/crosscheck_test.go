@@ -11,6 +11,7 @@ import (
 	"github.com/cellmq/cellmq/worker"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -56,9 +57,11 @@ func TestWorkerManifest(t *testing.T) {
 	}
 	executors, _ := strconv.Atoi(env["CELLMQ_EXECUTORS"])
 	threads, _ := strconv.Atoi(env["CELLMQ_THREADS"])
-	if cores := spec.Containers[0].Resources.Requests.Cpu().Value(); cores < int64(executors*threads) {
-		t.Errorf("%d cores for %d executors of %d threads", cores, executors, threads)
+	cores := spec.Containers[0].Resources.Requests.Cpu().Value()
+	if cores <= int64(executors*threads) || strconv.FormatInt(cores, 10) != env["GOMAXPROCS"] {
+		t.Errorf("%d cores for %d executors of %d threads and the rest, GOMAXPROCS %s", cores, executors, threads, env["GOMAXPROCS"])
 	}
+	bounded(t, spec, env)
 	if *spec.EnableServiceLinks {
 		t.Error("service links make variables that the worker takes for settings")
 	}
@@ -66,6 +69,25 @@ func TestWorkerManifest(t *testing.T) {
 		if name == "prometheus.io/port" && b.deployments["cellmq"].Spec.Template.Annotations[name] != admin {
 			t.Error("the annotation names another port")
 		}
+	}
+}
+
+// bounded wants what the worker keeps in memory and on its disk to have room there.
+func bounded(t *testing.T, spec core.PodSpec, env map[string]string) {
+	t.Helper()
+	memory := spec.Containers[0].Resources.Limits.Memory().Value()
+	limit, err := resource.ParseQuantity(strings.TrimSuffix(env["GOMEMLIMIT"], "B"))
+	if err != nil || limit.Value() > memory*9/10 {
+		t.Errorf("GOMEMLIMIT %s of %d bytes (%v)", env["GOMEMLIMIT"], memory, err)
+	}
+	models, err := strconv.ParseInt(env["CELLMQ_MODEL_BYTES"], 10, 64)
+	if err != nil || models > memory-256<<20 {
+		t.Errorf("CELLMQ_MODEL_BYTES %d of %d bytes (%v)", models, memory, err)
+	}
+	cache, err := strconv.ParseInt(env["CELLMQ_CACHE_BYTES"], 10, 64)
+	at := slices.IndexFunc(spec.Volumes, func(v core.Volume) bool { return v.Name == "data" })
+	if err != nil || at < 0 || spec.Volumes[at].EmptyDir.SizeLimit.Value() <= cache {
+		t.Errorf("CELLMQ_CACHE_BYTES %d does not fit into the volume (%v)", cache, err)
 	}
 }
 

@@ -37,16 +37,16 @@ func TestSettingsExist(t *testing.T) {
 	}
 }
 
-// TestDockerfiles wants what a Dockerfile copies from its context to exist.
-// Paths under bin are binaries that deploy/offline/stack-test builds first.
+// TestDockerfiles wants what a Dockerfile copies from its context to exist. What is
+// below deploy/offline/bin are binaries that deploy/offline/stack-test builds first.
 func TestDockerfiles(t *testing.T) {
 	t.Parallel()
 	contexts := map[string]string{
 		"deploy/Dockerfile":                    ".",
-		"deploy/offline/cellmq.Dockerfile":     "deploy/offline",
-		"deploy/offline/loadtest.Dockerfile":   "deploy/offline",
-		"deploy/offline/nats.Dockerfile":       "deploy/offline",
-		"deploy/offline/prometheus.Dockerfile": "deploy/offline",
+		"deploy/offline/cellmq.Dockerfile":     "deploy/offline/bin/cellmq",
+		"deploy/offline/loadtest.Dockerfile":   "deploy/offline/bin/loadtest",
+		"deploy/offline/nats.Dockerfile":       "deploy/offline/bin/nats",
+		"deploy/offline/prometheus.Dockerfile": "deploy/offline/bin/prometheus",
 	}
 	copied := regexp.MustCompile(`(?m)^COPY ([^-\n].*)$`)
 	for _, name := range matching(t, "*Dockerfile") {
@@ -59,7 +59,7 @@ func TestDockerfiles(t *testing.T) {
 		for _, m := range copied.FindAllStringSubmatch(content, -1) {
 			fields := strings.Fields(m[1])
 			for _, source := range fields[:len(fields)-1] {
-				if !strings.HasPrefix(source, "bin/") && !exists(path.Join(dir, source)) {
+				if !strings.HasPrefix(dir, "deploy/offline/bin/") && !exists(path.Join(dir, source)) {
 					t.Errorf("%s copies %s, which does not exist", name, source)
 				}
 			}
