@@ -1,10 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -45,7 +41,7 @@ tokens. It runs in the root of the repository, where the test sets are.`,
 			if err != nil {
 				return err
 			}
-			return f.print(cmd.OutOrStdout(), report)
+			return printReport(cmd.OutOrStdout(), f.json, report)
 		},
 	}
 	f.bind(cmd.Flags())
@@ -74,14 +70,4 @@ func (f *accuracyFlags) parse() (accuracy.Options, error) {
 		o.Weights = append(o.Weights, w)
 	}
 	return o, o.Validate()
-}
-
-func (f *accuracyFlags) print(out io.Writer, r *accuracy.Report) error {
-	if f.json {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
-	}
-	_, err := fmt.Fprint(out, r.Markdown())
-	return err
 }

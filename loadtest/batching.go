@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
 	"runtime"
 	"time"
 
@@ -52,7 +49,7 @@ answers are compared bit by bit.`,
 			if err != nil {
 				return err
 			}
-			return f.print(cmd.OutOrStdout(), report)
+			return printReport(cmd.OutOrStdout(), f.json, report)
 		},
 	}
 	f.bind(cmd.Flags())
@@ -93,14 +90,4 @@ func (f *batchingFlags) parse() (batching.Options, error) {
 		o.Baselines = append(o.Baselines, b)
 	}
 	return o, o.Validate()
-}
-
-func (f *batchingFlags) print(out io.Writer, r *batching.Report) error {
-	if f.json {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
-	}
-	_, err := fmt.Fprint(out, r.Markdown())
-	return err
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -54,4 +55,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "loadtest: %v\n", err) // nobody is left to tell
 		return exitFailure
 	}
+}
+
+// printReport writes a report as a page in Markdown, or as JSON.
+func printReport(out io.Writer, asJSON bool, r interface{ Markdown() string }) error {
+	if asJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	_, err := fmt.Fprint(out, r.Markdown())
+	return err
 }

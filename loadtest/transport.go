@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,13 +30,7 @@ unless --program names it.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(report)
-			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), report.Markdown())
-			return err
+			return printReport(cmd.OutOrStdout(), asJSON, report)
 		},
 	}
 	set := cmd.Flags()

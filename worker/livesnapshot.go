@@ -3,11 +3,11 @@ package worker
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,20 +18,23 @@ import (
 	"github.com/cellmq/cellmq/registry"
 )
 
-// queueEvery is how often a worker that is watched asks the server for the depths of
-// its queues, and queueWait how long it waits for them.
-const (
-	queueEvery = 2 * time.Second
-	queueWait  = 2 * time.Second
-)
-
 // show lets the worker be watched until ctx ends. Without it the worker serves all
 // the same.
 func (w *Worker) show(ctx context.Context) {
-	q := &queueDepths{conn: w.conn}
+	var asking sync.WaitGroup
+	var busy atomic.Bool
+	// In a goroutine of its own: a server that does not answer delays no snapshot.
+	ask := func() {
+		if busy.CompareAndSwap(false, true) {
+			asking.Go(func() {
+				defer busy.Store(false)
+				w.depths.refresh(w.conn, w.modelNames())
+			})
+		}
+	}
 	err := w.conn.Live(ctx, broker.LiveConfig{
 		Worker:   w.cfg.Name,
-		Snapshot: func(now time.Time) *broker.Snapshot { return w.snapshot(now, q) },
+		Snapshot: func(now time.Time) *broker.Snapshot { ask(); return w.snapshot(now) },
 		Watched: func(watched bool) {
 			w.recorder.watched.Store(watched)
 			if !watched {
@@ -39,14 +42,14 @@ func (w *Worker) show(ctx context.Context) {
 			}
 		},
 	})
-	q.asking.Wait()
+	asking.Wait()
 	if err != nil {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "nobody can watch", slog.Any("error", err))
 	}
 }
 
 // snapshot describes the worker at this moment.
-func (w *Worker) snapshot(now time.Time, q *queueDepths) *broker.Snapshot {
+func (w *Worker) snapshot(now time.Time) *broker.Snapshot {
 	stats := w.runtime.Stats()
 	runs := w.table.all()
 	out := &broker.Snapshot{
@@ -64,13 +67,13 @@ func (w *Worker) snapshot(now time.Time, q *queueDepths) *broker.Snapshot {
 	list := slices.SortedFunc(maps.Values(models), func(a, b *broker.LiveModel) int {
 		return cmp.Or(cmp.Compare(b.Running, a.Running), cmp.Compare(a.Name, b.Name))
 	})
-	places := cellPlaces{}
+	places, queued := cellPlaces{}, w.depths.live(now)
 	for i := range list[:min(len(list), broker.LiveModels)] {
 		out.Models = append(out.Models, *list[i])
+		out.Models[i].Queued = queued[list[i].Name]
 		places.add(&out.Models[i], i, &stats)
 	}
 	out.MoreModels = len(list) - len(out.Models)
-	q.show(now, out.Models)
 	for _, x := range stats.Executors[:min(len(stats.Executors), broker.LiveExecutors)] {
 		out.Executors = append(out.Executors, broker.LiveExecutor{Threads: x.Threads, BusyUS: uint64(x.Busy.Microseconds())})
 	}
@@ -197,67 +200,6 @@ func (c *recorder) show(now time.Time, out *broker.Snapshot, places cellPlaces) 
 			Slots: slices.Clone(s.slots[:min(s.rows, len(s.slots))]),
 		})
 	}
-}
-
-// queueDepths are how much waits in the queues of the models that are shown. One
-// goroutine shows them; they are asked for in another one, so that a server that does not answer
-// delays no snapshot.
-type queueDepths struct {
-	conn   *broker.Conn
-	asking sync.WaitGroup
-
-	mu     sync.Mutex
-	busy   bool      // they are being asked for
-	asked  time.Time // when that began last
-	depths map[string]queueDepth
-}
-
-type queueDepth struct {
-	broker.LiveQueued
-	at time.Time
-}
-
-// show puts into models what is known of their queues, and asks again when that is
-// due.
-func (q *queueDepths) show(now time.Time, models []broker.LiveModel) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	names := make([]string, 0, len(models))
-	for i := range models {
-		names = append(names, models[i].Name)
-		if d, ok := q.depths[models[i].Name]; ok {
-			shown := d.LiveQueued
-			shown.Age = max(now.Sub(d.at), 0).Milliseconds()
-			models[i].Queued = &shown
-		}
-	}
-	if q.busy || now.Sub(q.asked) < queueEvery {
-		return
-	}
-	q.busy, q.asked = true, now
-	q.asking.Go(func() { q.ask(names) })
-}
-
-// ask asks the server for the queues of some models.
-func (q *queueDepths) ask(names []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), queueWait)
-	defer cancel()
-	depths := map[string]queueDepth{}
-	for _, name := range names {
-		d := queueDepth{at: time.Now()}
-		var errs []error
-		for p, n := range map[broker.Priority]*uint64{broker.High: &d.High, broker.Std: &d.Std, broker.Low: &d.Low} {
-			state, err := q.conn.Queue(ctx, name, p)
-			*n = state.Pending
-			errs = append(errs, err)
-		}
-		if errors.Join(errs...) == nil {
-			depths[name] = d
-		}
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.depths, q.busy = depths, false
 }
 
 // total is the sum of a collector's counters.

@@ -1,21 +1,10 @@
 package worker
 
 import (
-	"context"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/cellmq/cellmq/broker"
-)
-
-// How often the server is asked for the depth of the queues, at most and only when
-// somebody scrapes, and for how long a scrape waits for the answer.
-const (
-	depthEvery = 5 * time.Second
-	depthWait  = time.Second
 )
 
 // wire are the figures of the connection and of what waits behind it.
@@ -23,11 +12,6 @@ type wire struct {
 	worker *Worker
 
 	connected, reconnects, inMessages, outMessages, inBytes, outBytes, queued, age *prometheus.Desc
-
-	mu     sync.Mutex
-	asked  time.Time // when the last question was put
-	at     time.Time // when depths were true; zero: never
-	depths []broker.QueueDepth
 }
 
 // newWire returns the collector of w's connection.
@@ -77,29 +61,14 @@ func (c *wire) Collect(ch chan<- prometheus.Metric) {
 	counter(c.outMessages, float64(stats.OutMsgs))
 	counter(c.inBytes, float64(stats.InBytes))
 	counter(c.outBytes, float64(stats.OutBytes))
-	depths, at := c.look(conn)
+	if conn != nil && c.worker.serving.Load() {
+		c.worker.depths.refresh(conn, c.worker.modelNames())
+	}
+	depths, at := c.worker.depths.known()
 	for _, d := range depths {
 		gauge(c.queued, float64(d.Waiting), d.Model, string(d.Priority))
 	}
 	if !at.IsZero() {
 		gauge(c.age, max(time.Since(at).Seconds(), 0))
 	}
-}
-
-// look returns the depth of the queues and when it was that. It asks the server
-// unless somebody did a moment ago; what was known before stays when it does not
-// answer.
-func (c *wire) look(conn *broker.Conn) ([]broker.QueueDepth, time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if conn == nil || !c.worker.serving.Load() || !conn.Connected() || !c.asked.IsZero() && time.Since(c.asked) < depthEvery {
-		return c.depths, c.at
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), depthWait)
-	defer cancel()
-	c.asked = time.Now()
-	if depths, err := conn.Depths(ctx, c.worker.modelNames()); err == nil {
-		c.depths, c.at = depths, c.asked
-	}
-	return c.depths, c.at
 }

@@ -50,6 +50,7 @@ type Worker struct {
 	registry *prometheus.Registry
 	metrics  *metrics
 	recorder *recorder
+	depths   queueDepths
 	outbox   *outbox
 	table    *table
 	tasks    *tasks
