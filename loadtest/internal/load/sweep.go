@@ -21,13 +21,13 @@ type Point struct {
 // Trial puts a load of a rate on.
 type Trial func(ctx context.Context, rate float64) (*Report, error)
 
-// Sweep tries each rate.
+// Sweep tries each rate. With an error come the points before it.
 func Sweep(ctx context.Context, rates []float64, try Trial, done func(Point)) ([]Point, error) {
 	var out []Point
 	for _, rate := range rates {
 		report, err := try(ctx, rate)
 		if err != nil {
-			return nil, fmt.Errorf("at %g requests/s: %w", rate, err)
+			return out, fmt.Errorf("at %g requests/s: %w", rate, err)
 		}
 		p := Point{Rate: rate, Report: report, Sustained: Sustained(report, DefaultAttainment)}
 		out = append(out, p)
@@ -106,7 +106,7 @@ type Saturation struct {
 var errRate = errors.New("no sustained rate above 0.001 requests/s")
 
 // Saturate doubles the rate until it is not sustained, or halves it until it is,
-// and then bisects.
+// and then bisects. When a trial fails, what the others found comes with the error.
 func Saturate(ctx context.Context, s Search, try Trial, done func(Point)) (*Saturation, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func Saturate(ctx context.Context, s Search, try Trial, done func(Point)) (*Satu
 	for range s.Trials {
 		report, err := try(ctx, rate)
 		if err != nil {
-			return nil, fmt.Errorf("at %g requests/s: %w", rate, err)
+			return out, fmt.Errorf("at %g requests/s: %w", rate, err)
 		}
 		p := Point{Rate: rate, Report: report, Sustained: Sustained(report, s.Attainment)}
 		out.Points = append(out.Points, p)
