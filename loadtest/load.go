@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,10 +43,10 @@ func bindRun(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return f.withLoad(cmd.Context(), cmd.ErrOrStderr(), func(o load.Options, c *ask.Client) error {
 			r, err := load.Run(cmd.Context(), c, o)
-			if err != nil {
+			if r == nil {
 				return err
 			}
-			return f.write(cmd.OutOrStdout(), r, r.Markdown(), r.Figures())
+			return cmp.Or(f.write(cmd.OutOrStdout(), r, r.Markdown(), r.Figures()), err)
 		})
 	}
 }
@@ -66,10 +67,13 @@ func newSweep() *cobra.Command {
 			return f.withLoad(cmd.Context(), cmd.ErrOrStderr(), func(o load.Options, c *ask.Client) error {
 				say(cmd.ErrOrStderr(), "this takes about %v", (time.Duration(len(rates)) * whole(&o)).Round(time.Second))
 				points, err := load.Sweep(cmd.Context(), rates, trial(o, c), tell(cmd.ErrOrStderr()))
-				if err != nil {
+				if len(points) == 0 {
 					return err
 				}
-				return f.write(cmd.OutOrStdout(), map[string]any{"points": points}, load.PointsMarkdown(points), load.PointsFigures(points))
+				if err != nil {
+					say(cmd.ErrOrStderr(), "stopped early: only the loads that ended follow")
+				}
+				return cmp.Or(f.write(cmd.OutOrStdout(), map[string]any{"points": points}, load.PointsMarkdown(points), load.PointsFigures(points)), err)
 			})
 		},
 	}
@@ -98,10 +102,13 @@ or halves it, and bisects.`,
 			}
 			return f.withLoad(cmd.Context(), cmd.ErrOrStderr(), func(o load.Options, c *ask.Client) error {
 				s, err := load.Saturate(cmd.Context(), search, trial(o, c), tell(cmd.ErrOrStderr()))
-				if err != nil {
+				if s == nil || len(s.Points) == 0 {
 					return err
 				}
-				return f.write(cmd.OutOrStdout(), s, s.Markdown(), load.PointsFigures(s.Points))
+				if err != nil {
+					say(cmd.ErrOrStderr(), "stopped early: only the loads that ended follow")
+				}
+				return cmp.Or(f.write(cmd.OutOrStdout(), s, s.Markdown(), load.PointsFigures(s.Points)), err)
 			})
 		},
 	}

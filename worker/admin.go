@@ -41,16 +41,29 @@ func listenAdmin(ctx context.Context, cfg *ObserveConfig, gatherer prometheus.Ga
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, nil) })
 	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, ready()) })
 	if profiles(cfg.Pprof, listener.Addr()) {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		addProfiles(mux, loopback(listener.Addr()))
 	}
 	return &admin{
 		listener: listener,
 		server:   &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute},
 	}, nil
+}
+
+// addProfiles adds the pages of profiles. Where only this machine reaches them they
+// are for nobody who names another: a page of a stranger, whose name was made to
+// mean this machine after it was loaded, could read them in a browser here.
+func addProfiles(mux *http.ServeMux, onlyHere bool) {
+	for page, serve := range map[string]http.HandlerFunc{
+		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+	} {
+		mux.HandleFunc("GET /debug/pprof/"+page, func(rw http.ResponseWriter, r *http.Request) {
+			if onlyHere && !ownHost(r.Host) {
+				http.Error(rw, "profiles are for this machine, and the name is not surely its: use its address", http.StatusForbidden)
+				return
+			}
+			serve(rw, r)
+		})
+	}
 }
 
 // profiles reports whether a server that listens on an address has profiles. What
@@ -59,6 +72,11 @@ func profiles(setting string, listens net.Addr) bool {
 	if setting != pprofAuto {
 		return setting == pprofOn
 	}
+	return loopback(listens)
+}
+
+// loopback reports whether only this machine reaches an address.
+func loopback(listens net.Addr) bool {
 	tcp, ok := listens.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
 }

@@ -42,6 +42,7 @@ func TestProfilePages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			r.Host = "localhost"
 			answer := &statusOnly{header: http.Header{}}
 			a.server.Handler.ServeHTTP(answer, r)
 			if answer.status != want {
@@ -50,6 +51,34 @@ func TestProfilePages(t *testing.T) {
 		}
 		if err := a.listener.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestProfilesKnowTheirHost keeps profiles from a page whose name was made to mean
+// this machine after it was loaded.
+func TestProfilesKnowTheirHost(t *testing.T) {
+	t.Parallel()
+	a, err := listenAdmin(t.Context(), &ObserveConfig{AdminAddress: "127.0.0.1:0", Pprof: pprofAuto}, prometheus.NewRegistry(), func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.listener.Close() })
+	for host, want := range map[string]int{
+		"127.0.0.1:9464": http.StatusOK, "[::1]:9464": http.StatusOK, "localhost:9464": http.StatusOK,
+		"stranger.example:9464": http.StatusForbidden, "": http.StatusForbidden,
+	} {
+		for _, page := range []string{"", "cmdline", "symbol", "heap"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/"+page, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = host
+			answer := &statusOnly{header: http.Header{}}
+			a.server.Handler.ServeHTTP(answer, r)
+			if answer.status != want {
+				t.Errorf("%q of host %q answers %d, want %d", page, host, answer.status, want)
+			}
 		}
 	}
 }

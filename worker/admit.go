@@ -31,6 +31,7 @@ const noRoomDelay = 2 * time.Second
 func (w *Worker) admit(d *broker.Delivery) {
 	now := time.Now()
 	r := newRun(d, w.frames.Stream(d), now)
+	w.measure(r)
 	w.metrics.received.Inc()
 	if r.attempt > 1 {
 		w.metrics.redeliveries.Inc()
@@ -55,6 +56,14 @@ func (w *Worker) admit(d *broker.Delivery) {
 	}
 }
 
+// measure counts a request among those of its model, if that is served here, however
+// it ends.
+func (w *Worker) measure(r *run) {
+	if name := r.req.Model; w.routes.Load().byModel[name] != nil {
+		r.model, r.meter = name, w.metrics.models.of(name)
+	}
+}
+
 // begin runs a request, unless somebody has stopped it meanwhile.
 func (w *Worker) begin(r *run) {
 	if cause := w.outbox.stopAsked(r); cause != nil {
@@ -66,7 +75,7 @@ func (w *Worker) begin(r *run) {
 		w.refuse(r, &broker.Error{Code: broker.CodeUnknownModel, Message: fmt.Sprintf("model %q is not served here", r.req.Model)})
 		return
 	}
-	r.model, r.meter = r.req.Model, w.metrics.models.of(r.req.Model)
+	w.measure(r)
 	c, refusal := w.choose(rt, r, time.Now())
 	switch {
 	case refusal != nil:

@@ -297,6 +297,9 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("the step loop runs %d", stats.Running)
 	}
 	queued(t, nc, 0)
+	if _, body := get(t, w, "/metrics"); strings.Contains(body, `cellmq_requests_total{model="unknown"`) {
+		t.Error("requests for a model that is served are counted as those of none")
+	}
 }
 
 // queued wants the number of messages in the request stream.

@@ -91,7 +91,8 @@ func (f *Fleet) Snapshots() (out []*broker.Snapshot) {
 // Prune drops the workers that have gone.
 func (f *Fleet) Prune(now time.Time) {
 	maps.DeleteFunc(f.members, func(_ string, m *member) bool {
-		stay := max(silentStay, 3*time.Duration(m.last.Interval)*time.Millisecond)
+		interval := min(m.last.Interval, broker.LiveLongest.Milliseconds()) // whoever wrote it
+		stay := max(silentStay, 3*time.Duration(interval)*time.Millisecond)
 		if m.last.State == broker.LiveStopped {
 			stay = stoppedStay
 		}

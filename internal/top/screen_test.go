@@ -215,10 +215,14 @@ func TestFleet(t *testing.T) {
 	f.Refused = 0
 	for i := range maxWorkers + 5 {
 		name := fmt.Sprint("w", i)
-		take(name, &broker.Snapshot{V: 1, Worker: name})
+		take(name, &broker.Snapshot{V: 1, Worker: name, Interval: math.MaxInt64 / int64(3*time.Millisecond)})
 	}
 	if n, _ := f.Known(); n != maxWorkers || f.Refused != 5 {
 		t.Errorf("%d workers, %d refused", n, f.Refused)
+	}
+	f.Prune(noon.Add(time.Hour))
+	if n, _ := f.Known(); n != 0 {
+		t.Errorf("%d workers an hour after they said that their next snapshot is years away", n)
 	}
 }
 

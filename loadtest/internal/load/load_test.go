@@ -254,6 +254,39 @@ func TestFailuresAreNotSustained(t *testing.T) {
 	})
 }
 
+// TestInterrupted wants the report of what was until somebody loses patience, without
+// the requests that are under way then, and the points of loads that had ended.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := options(t, workload.Arrivals{Law: workload.Constant, Rate: 10})
+		until := func(d time.Duration) context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			t.Cleanup(cancel)
+			return ctx
+		}
+		s := &server{service: 250 * time.Millisecond} // it falls behind
+		r, err := load.Run(until(7*time.Second+50*time.Millisecond), s, o)
+		if !errors.Is(err, context.DeadlineExceeded) || r == nil || !r.Interrupted || r.Window < 5*time.Second || r.Window > 5100*time.Millisecond ||
+			r.Due != 51 || r.All.FailedCount() != 0 || r.InFlight[1] < 30 || !strings.Contains(r.Markdown(), "interrupted") {
+			t.Fatalf("%v, %+v", err, r)
+		}
+		time.Sleep(time.Minute) // the server answers the others
+		if r, err := load.Run(until(time.Second), &server{service: time.Millisecond}, o); err == nil || r != nil {
+			t.Errorf("%v after the warm-up was interrupted, %v", r, err)
+		}
+		ctx := until(30 * time.Second)
+		try := func(_ context.Context, rate float64) (*load.Report, error) {
+			o := options(t, workload.Arrivals{Law: workload.Constant, Rate: rate})
+			return load.Run(ctx, &server{service: time.Millisecond}, o)
+		}
+		points, err := load.Sweep(ctx, []float64{10, 20, 30}, try, func(load.Point) {})
+		if len(points) != 1 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d points, %v", len(points), err)
+		}
+	})
+}
+
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

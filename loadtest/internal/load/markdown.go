@@ -22,6 +22,9 @@ func (r *Report) Markdown() string {
 	row("requests due", "%d", r.Due)
 	row("completed", "%d", r.All.Completed)
 	row("failed", "%s", failures(r.All))
+	if n := r.All.Cancelled; n > 0 {
+		row("cancelled as planned", "%d", n)
+	}
 	row("request throughput, 1/s", "%.1f", r.Throughput())
 	fields := r.All.Fields(r.Window, r.Bounds)
 	if v, ok := fields["request_goodput"]; ok {

@@ -27,6 +27,9 @@ type Report struct {
 	// InFlight is the number of requests under way when the window began, and when
 	// it ended.
 	InFlight [2]int
+	// Interrupted says that the load ended before its time: requests under way then
+	// have neither completed nor failed.
+	Interrupted bool
 }
 
 func newReport(r *run, cpu time.Duration, left int) *Report {
@@ -73,6 +76,9 @@ func (r *Report) Warnings() []string {
 	if n := r.All.Missing(); n > 0 {
 		out = append(out, fmt.Sprintf("%d frames never came", n))
 	}
+	if r.Interrupted {
+		out = append(out, fmt.Sprintf("the load was interrupted: %d requests had not ended, and are only among those due", r.InFlight[1]))
+	}
 	if r.Due == 0 {
 		out = append(out, "no request was due in the window")
 	}
@@ -91,6 +97,9 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		"cpu_seconds": r.CPU.Seconds(), "cpu_seconds_per_1000_requests": r.CPUPerThousand().Seconds(), "host": host(),
 		"seconds": r.Seconds, "warnings": r.Warnings(),
 	})
+	if r.Interrupted {
+		out["interrupted"] = true
+	}
 	if p99, ok := r.Late.Quantile(0.99); ok {
 		out["p99_send_delay_ms"] = p99
 	}

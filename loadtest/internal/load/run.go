@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/cellmq/cellmq/loadtest/internal/ask"
@@ -82,9 +83,11 @@ type run struct {
 	credits  chan struct{} // one for each request that may be under way; nil: no bound
 	timer    *time.Timer
 	warm     int // requests under way when the window began; -1: it has not
+	over     atomic.Bool
 }
 
-// Run puts a load on. When ctx ends it stops early and returns no report.
+// Run puts a load on. When ctx ends it stops early, and returns why; with a report of
+// the window up to then if that had begun, which has no requests still under way.
 func Run(ctx context.Context, asker Asker, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -114,14 +117,18 @@ func Run(ctx context.Context, asker Asker, o Options) (*Report, error) {
 	}
 	stop()
 	<-watched
+	now := time.Now()
+	r.over.Store(err != nil) // nobody knows how those under way would have ended
 	asker.Expire(time.Time{})
-	if err != nil {
+	if err != nil && !now.After(start.Add(o.Warmup)) {
 		return nil, err
 	}
-	if exhausted {
-		r.recorder.Finish(time.Now())
+	if err != nil || exhausted {
+		r.recorder.Finish(now)
 	}
-	return newReport(r, cpu, left), nil
+	out := newReport(r, cpu, left)
+	out.Interrupted = err != nil
+	return out, err
 }
 
 func (r *run) cpu() time.Duration {
@@ -205,6 +212,9 @@ func (r *run) admit(ctx context.Context) (over bool, err error) {
 }
 
 func (r *run) ended(o *ask.Outcome) {
+	if r.over.Load() {
+		return
+	}
 	r.recorder.Ended(o)
 	r.release()
 }

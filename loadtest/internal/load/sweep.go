@@ -21,13 +21,13 @@ type Point struct {
 // Trial puts a load of a rate on.
 type Trial func(ctx context.Context, rate float64) (*Report, error)
 
-// Sweep tries each rate.
+// Sweep tries each rate. With an error come the points before it.
 func Sweep(ctx context.Context, rates []float64, try Trial, done func(Point)) ([]Point, error) {
 	var out []Point
 	for _, rate := range rates {
 		report, err := try(ctx, rate)
 		if err != nil {
-			return nil, fmt.Errorf("at %g requests/s: %w", rate, err)
+			return out, fmt.Errorf("at %g requests/s: %w", rate, err)
 		}
 		p := Point{Rate: rate, Report: report, Sustained: Sustained(report, DefaultAttainment)}
 		out = append(out, p)
@@ -47,16 +47,18 @@ const (
 // of the requests that were due has to end well and keep them. Without, as many
 // requests as 98 % of those that were due have to end well in the window, which a
 // backlog that grows prevents, 98 % of those that were due have to end well at all,
-// and what is under way may not have grown by more than 2 % of them.
+// and what is under way may not have grown by more than 2 % of them. Those that were
+// cancelled as planned do not count.
 func Sustained(r *Report, attainment float64) bool {
-	if r.Due == 0 || r.Throughput() < keptUp*r.Offered() {
+	wanted := r.Due - r.All.Cancelled
+	if wanted <= 0 || r.Throughput() < keptUp*r.Wanted() {
 		return false
 	}
 	if r.Bounds != (record.Bounds{}) {
-		return r.All.Goodput(r.Window) >= attainment*r.Offered()
+		return r.All.Goodput(r.Window) >= attainment*r.Wanted()
 	}
 	slack := max(float64(r.Due)*(1-keptUp), 3*math.Sqrt(float64(r.InFlight[0]+1)))
-	return float64(r.All.Completed) >= keptUp*float64(r.Due) && float64(r.InFlight[1]-r.InFlight[0]) <= slack
+	return float64(r.All.Completed) >= keptUp*float64(wanted) && float64(r.InFlight[1]-r.InFlight[0]) <= slack
 }
 
 // Search describes a search for the highest sustained rate.
@@ -104,7 +106,7 @@ type Saturation struct {
 var errRate = errors.New("no sustained rate above 0.001 requests/s")
 
 // Saturate doubles the rate until it is not sustained, or halves it until it is,
-// and then bisects.
+// and then bisects. When a trial fails, what the others found comes with the error.
 func Saturate(ctx context.Context, s Search, try Trial, done func(Point)) (*Saturation, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -114,7 +116,7 @@ func Saturate(ctx context.Context, s Search, try Trial, done func(Point)) (*Satu
 	for range s.Trials {
 		report, err := try(ctx, rate)
 		if err != nil {
-			return nil, fmt.Errorf("at %g requests/s: %w", rate, err)
+			return out, fmt.Errorf("at %g requests/s: %w", rate, err)
 		}
 		p := Point{Rate: rate, Report: report, Sustained: Sustained(report, s.Attainment)}
 		out.Points = append(out.Points, p)

@@ -18,4 +18,8 @@
 // A request without tokens, as a classification or one in mode final, has no ttft,
 // tpot and itl. A percentile is left out unless at least five values lie above it.
 // Goodput counts the requests that ended well and within all bounds that are set.
+//
+// A request that its deadline cut off has failed, though it has a final: its tokens
+// are not all there, and the deadline would pass for its latency. One that was
+// cancelled as the plan says has neither completed nor failed.
 package record

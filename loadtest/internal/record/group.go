@@ -1,8 +1,10 @@
 package record
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/loadtest/internal/ask"
 )
 
@@ -10,9 +12,10 @@ import (
 type Group struct {
 	// TTFT, TPOT, ITL and E2EL are the latencies of the requests that ended well.
 	TTFT, TPOT, ITL, E2EL Histogram
-	// Completed and Failed requests that were due in the window.
-	Completed int
-	Failed    map[string]int
+	// Completed and Failed requests that were due in the window, and those that were
+	// cancelled as the plan says.
+	Completed, Cancelled int
+	Failed               map[string]int
 	// Reasons are the finish reasons of those that completed.
 	Reasons map[string]int
 	// ended, of which good, and their tokens, are what ended in the window.
@@ -35,8 +38,12 @@ func (g *Group) due(o *ask.Outcome) {
 	if o.Attempts > 1 {
 		g.repeated++
 	}
-	if o.Code != "" {
-		g.Failed[o.Code]++
+	if code := failure(o); code != "" {
+		g.Failed[code]++
+		return
+	}
+	if cancelled(o) {
+		g.Cancelled++
 		return
 	}
 	g.Completed++
@@ -52,6 +59,24 @@ func (g *Group) due(o *ask.Outcome) {
 	for _, gap := range o.Gaps {
 		g.ITL.add(gap.Wait/time.Duration(gap.Tokens), gap.Tokens)
 	}
+}
+
+// cancelled reports whether a request was cancelled, and was to be. What it took says
+// nothing about the workers.
+func cancelled(o *ask.Outcome) bool {
+	return o.Code == "" && o.Request.CancelAfter > 0 && o.Reason == string(broker.FinishCancelled)
+}
+
+// failure says why a request did not end well; empty: it did. One that was cut off,
+// by its deadline or by somebody else, has a final and not what it asked for.
+func failure(o *ask.Outcome) string {
+	switch broker.FinishReason(o.Reason) {
+	case broker.FinishDeadline, broker.FinishClientGone, broker.FinishCancelled:
+		if !cancelled(o) {
+			return cmp.Or(o.Code, o.Reason)
+		}
+	}
+	return o.Code
 }
 
 // tpot is the time per token after the first.
@@ -107,6 +132,9 @@ func (g *Group) Fields(window time.Duration, b Bounds) map[string]any {
 	}
 	if b.set() {
 		out["request_goodput"] = round(g.Goodput(window))
+	}
+	if g.Cancelled > 0 {
+		out["cancelled"] = g.Cancelled
 	}
 	if len(g.Failed) > 0 {
 		out["failed_by_code"] = g.Failed

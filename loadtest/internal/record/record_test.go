@@ -65,6 +65,29 @@ func outcome(start time.Time, due, end int, change ...func(*ask.Outcome)) *ask.O
 	return o
 }
 
+// TestCutOff counts requests that did not get all they asked for as what they are.
+func TestCutOff(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	r := record.New(start, 0, time.Second, record.Bounds{E2EL: time.Second})
+	cut := func(reason broker.FinishReason, after time.Duration) func(*ask.Outcome) {
+		return func(o *ask.Outcome) { o.Reason, o.Request.CancelAfter = string(reason), after }
+	}
+	for _, o := range []*ask.Outcome{
+		outcome(start, 0, 100), outcome(start, 0, 10, cut(broker.FinishDeadline, 0)), outcome(start, 0, 10, cut(broker.FinishDeadline, 5)),
+		outcome(start, 0, 10, cut(broker.FinishCancelled, 5)), outcome(start, 0, 10, cut(broker.FinishCancelled, 0)), outcome(start, 0, 100, cut(broker.FinishStop, 5)),
+	} {
+		r.Sent(o.Due, o.Due)
+		r.Ended(o)
+	}
+	result := r.Result()
+	got := result.All.Fields(result.Window, result.Bounds)
+	if result.All.Completed != 2 || result.All.Cancelled != 1 || result.All.Failed["deadline"] != 2 || result.All.Failed["cancelled"] != 1 ||
+		got["count_e2el"] != 2 || got["request_goodput"] != 2.0 || got["cancelled"] != 1 || result.Wanted() != 5 || result.Throughput() != 2 {
+		t.Errorf("%+v, %v", result.All, got)
+	}
+}
+
 // TestWindow wants latencies of what was due in the window and throughput of
 // what ended in it.
 func TestWindow(t *testing.T) {

@@ -73,13 +73,16 @@ func (r *Recorder) Unsent(due time.Time) {
 func (r *Recorder) Ended(o *ask.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	due, finished := r.within(o.Due), o.Code == "" && r.within(o.End)
-	s := r.at(o.End)
-	if o.Code == "" {
+	code, wished := failure(o), cancelled(o)
+	due, finished := r.within(o.Due), code == "" && !wished && r.within(o.End)
+	switch s := r.at(o.End); {
+	case code != "":
+		s.failed++
+	case wished:
+		s.ended++
+	default:
 		s.ended++
 		s.latencies = append(s.latencies, uint32(min(o.End.Sub(o.Due).Microseconds(), 1<<32-1)))
-	} else {
-		s.failed++
 	}
 	if !due && !finished {
 		return

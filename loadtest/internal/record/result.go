@@ -52,5 +52,8 @@ func (g *Group) Repeated() int { return g.repeated }
 // Offered is the requests a second that were due.
 func (r *Result) Offered() float64 { return float64(r.Due) / r.Window.Seconds() }
 
+// Wanted is the requests a second that were due and not cancelled.
+func (r *Result) Wanted() float64 { return float64(r.Due-r.All.Cancelled) / r.Window.Seconds() }
+
 // Throughput is the requests a second that ended well.
 func (r *Result) Throughput() float64 { return r.All.Throughput(r.Window) }

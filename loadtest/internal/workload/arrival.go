@@ -21,8 +21,14 @@ const (
 	Closed = "closed"
 )
 
-// mostRate bounds the arrivals a second.
-const mostRate = 1e6
+// mostRate bounds the arrivals a second, and longestGap, which no load outlasts, the
+// seconds between two of them. With a shape below leastShape a load might be one burst
+// without an end.
+const (
+	mostRate   = 1e6
+	longestGap = latest + 1
+	leastShape = 0.001
+)
 
 // Arrivals is a law of arrivals.
 type Arrivals struct {
@@ -51,8 +57,8 @@ func (a *Arrivals) validate() error {
 	switch {
 	case !(a.Rate > 0 && a.Rate <= mostRate):
 		return fmt.Errorf("rate %g: must be above 0 and at most %g", a.Rate, float64(mostRate))
-	case a.Law == Gamma && !(a.Burstiness > 0 && a.Burstiness <= 1000):
-		return fmt.Errorf("burstiness %g: must be above 0 and at most 1000", a.Burstiness)
+	case a.Law == Gamma && !(a.Burstiness >= leastShape && a.Burstiness <= 1000):
+		return fmt.Errorf("burstiness %g: must be between %g and 1000", a.Burstiness, leastShape)
 	case a.InFlight < 0:
 		return fmt.Errorf("max concurrency %d: below 0", a.InFlight)
 	}
@@ -72,7 +78,7 @@ func (a *Arrivals) gap(random *rand.Rand) time.Duration {
 	case Gamma:
 		gap = gamma(random, a.Burstiness) / a.Burstiness
 	}
-	return time.Duration(gap / a.Rate * float64(time.Second))
+	return time.Duration(min(gap/a.Rate, longestGap) * float64(time.Second))
 }
 
 // gamma draws from the gamma law of the given shape and scale 1, by Marsaglia's

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -58,7 +59,7 @@ func (s *Source) Next() (r Request, ok bool) {
 		e = p.Trace[s.number]
 		e.apply(&r)
 	} else {
-		s.at += p.Arrivals.gap(s.arrivals)
+		s.at += min(p.Arrivals.gap(s.arrivals), math.MaxInt64-s.at)
 		r.At = s.at
 	}
 	if p.Arrivals.Law == Closed {

@@ -93,6 +93,25 @@ func TestArrivalLaws(t *testing.T) {
 	}
 }
 
+// TestLongGaps has times that do not decrease however rare requests are.
+func TestLongGaps(t *testing.T) {
+	t.Parallel()
+	for _, a := range []workload.Arrivals{
+		{Law: workload.Poisson, Rate: 1e-12}, {Law: workload.Constant, Rate: 1e-300}, {Law: workload.Gamma, Rate: 1e-9, Burstiness: 0.001},
+	} {
+		p := plan(t)
+		p.Arrivals = a
+		s, last := p.Source(), time.Duration(0)
+		for range 100_000 {
+			r, _ := s.Next()
+			if r.At < last {
+				t.Fatalf("%+v: request %d is due at %v, after one at %v", a, r.Number, r.At, last)
+			}
+			last = r.At
+		}
+	}
+}
+
 // TestSeeds wants a seed to give the same requests again, another seed others,
 // and another mix the same arrivals and lengths.
 func TestSeeds(t *testing.T) {
@@ -199,6 +218,7 @@ func TestRefusedPlans(t *testing.T) {
 		"rate NaN":                    func(p *workload.Plan) { p.Arrivals.Rate = math.NaN() },
 		`arrivals "uniform"`:          func(p *workload.Plan) { p.Arrivals.Law = "uniform" },
 		"burstiness 0":                func(p *workload.Plan) { p.Arrivals.Law = workload.Gamma },
+		"burstiness 1e-09":            func(p *workload.Plan) { p.Arrivals.Law, p.Arrivals.Burstiness = workload.Gamma, 1e-9 },
 		"max concurrency 0":           func(p *workload.Plan) { p.Arrivals.Law = workload.Closed },
 		"cancel 2: must be between":   func(p *workload.Plan) { p.Cancel = 2 },
 		"cancel after 0s":             func(p *workload.Plan) { p.Cancel = 0.5 },
