@@ -236,6 +236,22 @@ func TestSaturationEnds(t *testing.T) {
 	})
 }
 
+// TestFewRequestsAreSustained has a server that is busy a third of the time, and windows
+// of so few requests that 2 % of them are less than one: whether one happens to be
+// under way at the end says nothing.
+func TestFewRequestsAreSustained(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range uint64(30) {
+			o := options(t, workload.Arrivals{Law: workload.Poisson, Rate: 10})
+			o.Plan.Seed, o.Duration = seed, 2*time.Second
+			if r := run(t, &server{service: 30 * time.Millisecond}, o); r.Due > 0 && !load.Sustained(r, 1) {
+				t.Errorf("seed %d: not sustained, %d of %d, in flight %v", seed, r.All.Completed, r.Due, r.InFlight)
+			}
+		}
+	})
+}
+
 // TestFailuresAreNotSustained hides failures behind what the warm-up left to do:
 // as many requests end well in the window as were due in it.
 func TestFailuresAreNotSustained(t *testing.T) {

@@ -63,11 +63,11 @@ func (e *Entry) validate() error {
 	case e.MaxTokens < 0 || e.MaxTokens > math.MaxInt32:
 		return fmt.Errorf("max_tokens %d: must be between 0 and %d", e.MaxTokens, math.MaxInt32)
 	case e.Model != "" && !broker.ValidModel(e.Model):
-		return fmt.Errorf("model %q: not [a-z0-9-]{1,64}", e.Model)
+		return fmt.Errorf("model %.80q: not [a-z0-9-]{1,64}", e.Model)
 	case e.Priority != "" && !ValidPriority(e.Priority):
-		return fmt.Errorf("priority %q: not high, std or low", e.Priority)
+		return fmt.Errorf("priority %.64q: not high, std or low", e.Priority)
 	case e.Client != "" && !broker.ValidClient(e.Client):
-		return fmt.Errorf("client %q: not [A-Za-z0-9_-]{1,64}", e.Client)
+		return fmt.Errorf("client %.80q: not [A-Za-z0-9_-]{1,64}", e.Client)
 	case !(e.CancelAfter >= 0 && e.CancelAfter <= latest):
 		return fmt.Errorf("cancel_after %g: must be between 0 and %d seconds", e.CancelAfter, latest)
 	}
@@ -182,10 +182,10 @@ func (e *Entry) set(column, field string) error {
 	case "cancel_after":
 		real(&e.CancelAfter)
 	default:
-		return fmt.Errorf("column %q: unknown", column)
+		return fmt.Errorf("column %.64q: unknown", column)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %q: not a number", column, field)
+		return fmt.Errorf("%s %.64q: not a number", column, field)
 	}
 	return nil
 }

@@ -44,6 +44,7 @@ func TestRefusedTraces(t *testing.T) {
 		"":                                   "no requests",
 		"model\na":                           "line 1: no column time",
 		"time,colour\n1,red":                 `line 1: column "colour": unknown`,
+		"time," + strings.Repeat("x", 9000):  strings.Repeat("x", 64) + `": unknown`,
 		"time,model\n1":                      "line 2: 1 fields, 2 columns",
 		"time\nsoon":                         `line 2: time "soon": not a number`,
 		"time\n-1":                           "line 2: time -1: must be between",
