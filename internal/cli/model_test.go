@@ -191,20 +191,6 @@ func (s *shelf) serve(t *testing.T, model string) {
 	})
 }
 
-// freed waits until the worker has reported that it has no version of a model.
-func (s *shelf) freed(t *testing.T, model string) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
-		m := decoded[shownModel](t, s.run(t, "show", model, "--json").out)
-		if len(m.Workers) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%+v", m.Workers)
-		}
-	}
-}
-
 // turn reports and moves on. What fails, the next turn does again.
 func (s *shelf) turn(ctx context.Context, model string) {
 	all, _, err := s.registry.Deployments(ctx)
@@ -348,7 +334,7 @@ func TestModelLife(t *testing.T) {
 	s.run(t, "undeploy", "my-lm").want(t, 0, "my-lm: each worker's own serves\n", "")
 	s.run(t, "undeploy", "my-lm").want(t, 0, "my-lm: each worker's own serves\n", "nothing to do")
 	s.run(t, "show", "my-lm").want(t, 0, "undeployed by an operator", "")
-	s.freed(t, "my-lm")
+	s.released(t, "my-lm")
 	s.run(t, "delete", "my-lm@1").want(t, 0, "is deleted", "")
 	s.run(t, "list").want(t, 0, "", "no versions")
 	s.run(t, "show", "my-lm").want(t, 1, "", "not in the registry")

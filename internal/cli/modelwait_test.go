@@ -3,6 +3,7 @@ package cli_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cellmq/cellmq/registry"
 )
@@ -65,4 +66,19 @@ func TestModelTimeout(t *testing.T) {
 	s.run(t, "push", fixture(t, "tree-h29", "trees")).want(t, 0, "pushed", "")
 	s.run(t, "deploy", "trees@1", "--timeout", "1s").want(t, 1, "", "the time of --timeout is over, the deployment of trees goes on")
 	s.run(t, "show", "trees").want(t, 0, "loading: each worker's own serves, 1 is loaded", "")
+}
+
+// released waits until the worker reports no version of a model.
+func (s *shelf) released(t *testing.T, model string) {
+	t.Helper()
+	timeout := time.After(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for len(decoded[shownModel](t, s.run(t, "show", model, "--json").out).Workers) > 0 {
+		select {
+		case <-timeout:
+			t.Fatalf("a worker still has %s", model)
+		case <-tick.C:
+		}
+	}
 }
