@@ -102,15 +102,13 @@ func servedModels(cmd *cobra.Command, _ string) []string {
 			return nil
 		}
 		var names []string
-		for {
-			m, err := sub.NextMsgWithContext(ctx)
+		end, _ := ctx.Deadline() // fromServer's
+		for wait := completionWait; ; wait = completionQuiet {
+			m, err := sub.NextMsg(min(wait, time.Until(end)))
 			if err != nil {
 				return names
 			}
 			names = append(names, offered(m.Data, prefix+".rt.")...)
-			quiet, cancel := context.WithTimeout(ctx, completionQuiet)
-			defer cancel() // of few: one for each worker
-			ctx = quiet
 		}
 	})
 	if len(names) == 0 {
