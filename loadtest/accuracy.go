@@ -6,6 +6,7 @@ import (
 
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/cellrt/cpu"
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/loadtest/internal/accuracy"
 	"github.com/cellmq/cellmq/models/zoo"
 )
@@ -45,6 +46,7 @@ tokens. It runs in the root of the repository, where the test sets are.`,
 		},
 	}
 	f.bind(cmd.Flags())
+	manual.Note(cmd, manual.Notes{Environment: measureEnvironment})
 	return cmd
 }
 

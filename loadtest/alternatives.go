@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/loadtest/internal/alternative"
 	"github.com/cellmq/cellmq/loadtest/internal/load"
 )
@@ -35,6 +36,8 @@ func newAlternatives() *cobra.Command {
 		Long: `alternatives puts the same load on cellmq and on a server with dynamic batching,
 one after the other on the same machine, and reports both. loadtest/alternatives/run
 calls it, and says what it needs.`,
+		Example: `  bash loadtest/alternatives/run
+  go run ./loadtest alternatives --models langid --shapes 2x1 --rounds 1`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := f.parse()
@@ -50,6 +53,7 @@ calls it, and says what it needs.`,
 		},
 	}
 	f.bind(cmd.Flags())
+	manual.Note(cmd, manual.Notes{Environment: measureEnvironment})
 	return cmd
 }
 

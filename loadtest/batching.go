@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/loadtest/internal/batching"
 )
 
@@ -53,6 +54,7 @@ answers are compared bit by bit.`,
 		},
 	}
 	f.bind(cmd.Flags())
+	manual.Note(cmd, manual.Notes{Environment: measureEnvironment})
 	return cmd
 }
 
@@ -68,7 +70,7 @@ func (f *batchingFlags) bind(set *pflag.FlagSet) {
 		"ways to batch whole requests: merged, which runs their graphs together, or buckets: round-robin or longest-queue, and each with -tight, which pads to the batch's longest request instead of the bucket's upper bound")
 	set.IntVar(&o.Rows, "rows", 0, "largest batch (0: measured)")
 	set.IntVar(&o.Shape.Executors, "executors", 1, "steps that run at the same time")
-	set.IntVar(&o.Shape.Threads, "threads", runtime.GOMAXPROCS(0), "threads of a step")
+	set.IntVar(&o.Shape.Threads, "threads", 0, "threads of a step (0: one for each processor)")
 	set.Uint64Var(&o.Seed, "seed", 1, "where weights, lengths and arrivals begin")
 	set.BoolVar(&f.json, "json", false, "print JSON instead of Markdown")
 }
@@ -77,6 +79,9 @@ func (f *batchingFlags) bind(set *pflag.FlagSet) {
 func (f *batchingFlags) parse() (batching.Options, error) {
 	o := f.options
 	o.Loads = batching.DefaultLoads()
+	if o.Shape.Threads == 0 {
+		o.Shape.Threads = runtime.GOMAXPROCS(0)
+	}
 	o.Models = []string{f.model}
 	if f.model == "both" {
 		o.Models = []string{batching.LSTM, batching.Seq2Seq}

@@ -57,7 +57,11 @@ func newSweep() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep",
 		Short: "Put loads of several rates on workers: latency over throughput",
+		Long: `sweep puts loads of several rates on workers, one after the other, each as run would
+with --warmup and --duration, and prints a line for each. With --plot it draws
+latency over throughput into latency-throughput.svg.`,
 		Example: `  go run ./loadtest sweep --plot plots
+  go run ./loadtest sweep --nats-url nats://127.0.0.1:4222 --model my-lm --output-tokens fixed:32 --plot plots
   go run ./loadtest sweep --rates 100,200,400,800 --duration 30s --realtime 1 --json sweep.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -81,9 +81,9 @@ func (f *loadFlags) bind(set *pflag.FlagSet) {
 	set.StringVar(&f.inputFile, "input-file", "", "inputs, one a line, taken in turn instead of generated ones")
 	set.StringVar(&f.inputKind, "input-kind", "", "words, text, ids or tree (default: what the model takes)")
 
-	set.Float64Var(&f.realtime, "realtime", 0, "share of requests on the realtime path")
-	set.Float64Var(&f.final, "final", 0, "share of requests that want only their final")
-	set.Float64Var(&f.cancel, "cancel", 0, "share of requests that are cancelled")
+	set.Float64Var(&f.realtime, "realtime", 0, "share of requests on the realtime path, up to 1 (0: none)")
+	set.Float64Var(&f.final, "final", 0, "share of requests that want only their final, up to 1 (0: none)")
+	set.Float64Var(&f.cancel, "cancel", 0, "share of requests that are cancelled, up to 1 (0: none)")
 	set.DurationVar(&f.cancelAfter, "cancel-after", 100*time.Millisecond, "when they are, since they were due")
 	set.DurationVar(&f.deadline, "deadline", 0, "budget of a request (0: none)")
 	set.DurationVar(&f.patience, "patience", time.Minute, "how long an answer is waited for")

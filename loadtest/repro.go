@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/loadtest/internal/batching"
 	"github.com/cellmq/cellmq/loadtest/internal/batchmaker"
 )
@@ -20,6 +21,8 @@ func newReproCosts() *cobra.Command {
 		Long: `costs measures steps of the cells that reproductions simulate, on one thread and
 with random weights, and prints a line for each size of batch. It takes about
 ten seconds. The table in loadtest/internal/batchmaker/core.csv is such a print.`,
+		Example: `  go run ./loadtest repro costs
+  go run ./loadtest repro costs --hidden 1024 > costs.csv`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			costs, err := batching.Costs(cmd.Context(), []string{batching.LSTM, batching.Seq2Seq, batching.Tree}, hidden,
@@ -40,6 +43,7 @@ ten seconds. The table in loadtest/internal/batchmaker/core.csv is such a print.
 		},
 	}
 	cmd.Flags().IntVar(&hidden, "hidden", hidden, "size of embeddings and states")
+	manual.Note(cmd, manual.Notes{Environment: measureEnvironment})
 	return cmd
 }
 
@@ -126,8 +130,13 @@ func newRepro() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repro",
 		Short: "Reproduce the comparisons of published systems",
-		Args:  cobra.NoArgs,
+		Long: `repro makes the comparisons that published systems were presented with again, and
+writes reports in which the papers' figures stand beside its own.`,
+		Example: `  go run ./loadtest repro batchmaker --virtual-only --scale quick --dir /tmp/report`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	manual.Note(cmd, manual.Notes{Environment: measureEnvironment})
 	cmd.AddCommand(newReproBatchMaker(), newReproCosts())
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/loadtest/internal/transport"
 )
 
@@ -34,6 +35,7 @@ unless --program names it.`,
 		},
 	}
 	set := cmd.Flags()
+	manual.Note(cmd, manual.Notes{Environment: measureEnvironment})
 	set.Float64Var(&seconds, "seconds", 5, "how long each measurement lasts")
 	set.IntVar(&o.Rounds, "rounds", 3, "how often each system is measured; figures are medians")
 	set.IntVar(&o.InFlight, "in-flight", 128, "requests that the client has open")

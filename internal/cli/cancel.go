@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/worker"
 )
 
@@ -68,7 +69,8 @@ workers made tell it themselves.`,
 		},
 	}
 	cmd.Flags().StringVar(&client, "client", "", "name of the client that sent the request")
-	cmd.Flags().Uint64Var(&sequence, "seq", 0, "place of the request in the queue, to take it out at once")
-	cmd.Flags().StringVar(&natsURL, "nats-url", "", "NATS server to connect to")
+	cmd.Flags().Uint64Var(&sequence, "seq", 0, "place of the request in the queue, to take it out at once (default the one that its id tells)")
+	cmd.Flags().StringVar(&natsURL, "nats-url", "", "NATS server to connect to (default $CELLMQ_NATS_URL or nats://127.0.0.1:4222)")
+	manual.Note(cmd, manual.Notes{Exit: cancelExit})
 	return cmd
 }

@@ -23,7 +23,7 @@ type connOptions struct {
 }
 
 func (o *connOptions) bind(set *pflag.FlagSet) {
-	set.StringVar(&o.natsURL, "nats-url", "", "NATS server to connect to")
+	set.StringVar(&o.natsURL, "nats-url", "", "NATS server to connect to (default $CELLMQ_NATS_URL or nats://127.0.0.1:4222)")
 	set.BoolVar(&o.json, "json", false, "print JSON, an object in each line")
 }
 

@@ -29,8 +29,8 @@ func (f *decodingFlags) bind(set *pflag.FlagSet) {
 	set.Uint64Var(&f.seed, "seed", 0, "seed of the draws (default the request's id)")
 	set.StringArrayVar(&f.stop, "stop", nil, "text that ends the output and is not part of it; repeatable")
 	set.IntVar(&f.beam, "beam", 0, "search with so many hypotheses (default none)")
-	set.IntVar(&f.nBest, "n-best", 0, "print so many hypotheses of a search, each after its log-probability")
-	set.IntVar(&f.logProbs, "logprobs", 0, "with --json: most probable tokens to report for each token")
+	set.IntVar(&f.nBest, "n-best", 0, "print so many hypotheses of a search, each after its log-probability (default the best, without)")
+	set.IntVar(&f.logProbs, "logprobs", 0, "with --json: most probable tokens to report for each token (default no log-probabilities)")
 	set.BoolVar(&f.ramps, "ramps", false, "print what each layer of a classifier says, a line for each")
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/models/zoo"
 	"github.com/cellmq/cellmq/worker"
 )
@@ -83,6 +84,8 @@ CELLMQ_WEIGHTS and CELLMQ_ISA count.`,
 		},
 	}
 	cmd.Flags().StringVar(&model, "model", "", "the one bundled model to show: "+strings.Join(zoo.Names(), ", "))
+	manual.Note(cmd, manual.Notes{Environment: computeEnvironment})
+	completeFlag(cmd, "model", fixed(zoo.Names()...))
 	return cmd
 }
 

@@ -119,6 +119,7 @@ attempts were made.`,
 	o.bind(cmd.Flags())
 	cmd.Flags().Uint64Var(&from, "from", 1, "number to begin with")
 	cmd.Flags().IntVar(&limit, "limit", 0, "most letters to list; 0 is all")
+	cmd.ValidArgsFunction = first(servedModels)
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/worker"
 )
@@ -69,6 +70,7 @@ step.`,
 	cmd.Flags().StringArrayVar(&o.modelDirs, "model-dir", nil, "directory whose sub-directories are models; repeatable")
 	cmd.Flags().BoolVar(&o.steps, "steps", false, "print each step")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replay with another model than the letter's")
+	manual.Note(cmd, manual.Notes{Environment: replayEnvironment, Exit: replayExit})
 	return cmd
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cellmq/cellmq/internal/manual"
 )
 
 const defaultHealthURL = "http://127.0.0.1:9464/readyz"
@@ -35,6 +37,7 @@ shell and no other client.`,
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "longest time to wait for the answer")
+	manual.Note(cmd, manual.Notes{Environment: noEnvironment, Exit: healthExit})
 	return cmd
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/worker"
 )
 
@@ -85,7 +86,7 @@ configured, the NATS server.`,
   cellmq request g2p-en "cellular batching"`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command %q", args[0])
@@ -98,7 +99,9 @@ configured, the NATS server.`,
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newDemo(s), newWorker(s), newRequest(s), newCancel(s), newDLQ(s), newModel(s), newTop(s), newHealth(s), newVersion(s))
+	root.AddCommand(newDemo(s), newWorker(s), newRequest(s), newCancel(s), newDLQ(s), newModel(s), newTop(s), newHealth(s), newVersion(s), newCompletion(s))
+	manual.Note(root, manual.Notes{Environment: serverEnvironment, Exit: usualExit})
+	manual.Attach(root)
 	return root
 }
 

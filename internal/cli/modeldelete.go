@@ -41,6 +41,7 @@ With --anew it also replaces a deployment that cannot be read.`,
 	o.bind(cmd.Flags())
 	cmd.Flags().StringVar(&reason, "reason", "undeployed by an operator", "why, for others to read")
 	cmd.Flags().BoolVar(&o.anew, "anew", false, "also where the model's deployment cannot be read")
+	cmd.ValidArgsFunction = first(storedModels)
 	return cmd
 }
 
@@ -98,6 +99,7 @@ without a version that cannot be read, or that have said nothing for an hour.`,
 	}
 	o.bind(cmd.Flags())
 	cmd.Flags().BoolVar(&unused, "unused", false, "remove what unfinished pushes left, and what nobody can read of models without a version")
+	cmd.ValidArgsFunction = first(storedVersions)
 	return cmd
 }
 

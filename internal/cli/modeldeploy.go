@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/registry"
 )
 
@@ -80,6 +81,8 @@ waited for.`,
 	cmd.Flags().DurationVar(&o.watch, "watch", registry.DefaultWatch, "for how long failures then bring the old version back")
 	o.bindWait(cmd.Flags())
 	cmd.Flags().BoolVar(&o.anew, "anew", false, "begin also where the model's deployment cannot be read")
+	manual.Note(cmd, manual.Notes{Exit: deployExit})
+	cmd.ValidArgsFunction = first(storedVersions)
 	return cmd
 }
 
@@ -212,6 +215,8 @@ waits for that.`,
 	o.bind(cmd.Flags())
 	cmd.Flags().StringVar(&reason, "reason", "rolled back by an operator", "why, for others to read")
 	o.bindWait(cmd.Flags())
+	manual.Note(cmd, manual.Notes{Exit: deployExit})
+	cmd.ValidArgsFunction = first(storedModels)
 	return cmd
 }
 
@@ -247,5 +252,6 @@ workers never free the model to make room for others. unpin ends that.`,
 		cmd.Long = "unpin ends what pin began."
 	}
 	o.bind(cmd.Flags())
+	cmd.ValidArgsFunction = first(storedModels)
 	return cmd
 }

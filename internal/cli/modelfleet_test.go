@@ -27,6 +27,10 @@ func TestModelOnAFleet(t *testing.T) {
 	}
 	s.run(t, "deploy", "sounds@1", "--watch", "0").want(t, 0, "sounds: 1 serves", "")
 	ask("1")
+	completed(t, "request --nats-url "+s.url+" ", "listops sounds")
+	completed(t, "model deploy --nats-url "+s.url+" ", "sounds@1 sounds@2")
+	completed(t, "model rollback --nats-url "+s.url+" ", "sounds")
+	completed(t, "model show --nats-url "+s.url+" sounds@", "sounds@1 sounds@2")
 	s.run(t, "deploy", "sounds@2", "--canary", "0", "--watch", "0").want(t, 0, "1 serves, 2 has 0 % of the requests", "")
 	ask("1")
 	s.run(t, "delete", "sounds@2").want(t, 1, "", "version is in use")

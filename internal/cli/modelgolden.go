@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/internal/modeldir"
 	"github.com/cellmq/cellmq/models"
 )
@@ -69,6 +70,7 @@ model becomes another one.`,
 	flags.IntVar(&o.maxTokens, "max-tokens", 0, "most tokens of an output; 0 is the model's own bound")
 	flags.BoolVar(&o.force, "force", false, "replace the golden outputs that are there")
 	flags.BoolVar(&o.json, "json", false, "print JSON")
+	manual.Note(cmd, manual.Notes{Environment: serveEnvironment})
 	return cmd
 }
 

@@ -38,6 +38,7 @@ its digest.`,
 		},
 	}
 	o.bind(cmd.Flags())
+	cmd.ValidArgsFunction = first(storedModels)
 	return cmd
 }
 

@@ -59,7 +59,7 @@ otherwise; a later one with that flag changes it.`,
 	}
 	o.bind(cmd.Flags())
 	cmd.Flags().StringVar(&name, "name", "", "name of the model (default the directory's)")
-	cmd.Flags().Int64Var(&o.storeBytes, "store-bytes", 0, "bytes that the store may take")
+	cmd.Flags().Int64Var(&o.storeBytes, "store-bytes", 0, "bytes that the store may take; 0 is as it is, 1 GiB for a new one")
 	return cmd
 }
 
@@ -179,6 +179,7 @@ not there.`,
 		},
 	}
 	o.bind(cmd.Flags())
+	cmd.ValidArgsFunction = firstThenFiles(storedVersions)
 	return cmd
 }
 

@@ -48,6 +48,7 @@ has more models than its report has room for says how many it leaves out.`,
 		},
 	}
 	o.bind(cmd.Flags())
+	cmd.ValidArgsFunction = first(storedAny)
 	return cmd
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cellmq/cellmq/cellrt"
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/worker"
 )
@@ -56,6 +57,8 @@ A model without golden outputs passes, with a warning.`,
 	cmd.Flags().StringVar(&name, "name", "", "name of the model (default the directory's)")
 	cmd.Flags().StringVar(&weights, "weights", "", "weight type: f32, bf16 or int8")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	manual.Note(cmd, manual.Notes{Environment: serveEnvironment, Exit: verifyExit})
+	completeFlag(cmd, "weights", fixed("f32", "bf16", "int8"))
 	return cmd
 }
 
@@ -176,7 +179,11 @@ func (g *goldenRun) write(row func(name, format string, values ...any)) {
 		row(g.Weights, "loaded")
 		return
 	}
-	row(g.Weights, "%d of %d equal, in %v, %.0f tokens/s", g.Equal, g.Cases, g.took.Round(time.Millisecond/10), g.PerSecond)
+	speed := ""
+	if g.PerSecond > 0 { // models with labels write no tokens
+		speed = fmt.Sprintf(", %.0f tokens/s", g.PerSecond)
+	}
+	row(g.Weights, "%d of %d equal, in %v%s", g.Equal, g.Cases, g.took.Round(time.Millisecond/10), speed)
 	for _, m := range g.Mismatches {
 		if m.Line == 0 {
 			row("", "%s", shown(m.Error))

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/worker"
 )
 
@@ -76,11 +77,14 @@ The server is --nats-url, else CELLMQ_NATS_URL, else nats://127.0.0.1:4222.`,
 		},
 	}
 	o.bind(cmd.Flags())
+	manual.Note(cmd, manual.Notes{Environment: embeddedEnvironment, Exit: requestExit})
+	cmd.ValidArgsFunction = first(servedModels)
+	completeFlag(cmd, "priority", fixed(string(broker.High), string(broker.Std), string(broker.Low)))
 	return cmd
 }
 
 func (o *requestOptions) bind(set *pflag.FlagSet) {
-	set.StringVar(&o.natsURL, "nats-url", "", "NATS server to connect to")
+	set.StringVar(&o.natsURL, "nats-url", "", "NATS server to connect to (default $CELLMQ_NATS_URL or nats://127.0.0.1:4222)")
 	set.BoolVar(&o.embedded, "embedded", false, "run a broker and a worker of its own for this one call")
 	set.StringArrayVar(&o.modelDirs, "model-dir", nil, "with --embedded: directory whose sub-directories are models; repeatable")
 	set.BoolVar(&o.realtime, "rt", false, "take the realtime path: lowest latency, nothing queued or kept")
@@ -88,7 +92,7 @@ func (o *requestOptions) bind(set *pflag.FlagSet) {
 	set.StringVar(&o.client, "client", "", "name of the client, for quotas and cancel (default a random one)")
 	set.StringVar(&o.id, "id", "", "id of the request, for cancel (default a random one)")
 	set.StringVar(&o.version, "model-version", "", "version of the model that must serve it")
-	set.DurationVar(&o.deadline, "deadline", 0, "whole budget of a request; it ends with what it has by then")
+	set.DurationVar(&o.deadline, "deadline", 0, "whole budget of a request; it ends with what it has by then (default none)")
 	o.decoding.bind(set)
 	set.BoolVar(&o.json, "json", false, "print every frame as a line of JSON")
 	set.BoolVar(&o.payloads, "payloads", false, "inputs are whole request payloads in JSON")

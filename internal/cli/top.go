@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/internal/top"
 	"github.com/cellmq/cellmq/worker"
 )
@@ -61,6 +62,7 @@ permissions it takes an operator's.`,
 	cmd.Flags().BoolVar(&o.once, "once", false, "print one view and end")
 	cmd.Flags().BoolVar(&o.ascii, "ascii", false, "draw with ASCII only (default where the locale is not UTF-8)")
 	cmd.Flags().DurationVar(&o.interval, "interval", broker.LiveUsual, "time between two snapshots of a worker")
+	manual.Note(cmd, manual.Notes{Environment: drawnEnvironment})
 	return cmd
 }
 

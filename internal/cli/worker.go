@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cellmq/cellmq/internal/manual"
+	"github.com/cellmq/cellmq/models/zoo"
 	"github.com/cellmq/cellmq/worker"
 )
 
@@ -40,6 +42,10 @@ runs, at most for the grace period. A second signal hands back at once.`,
 		},
 	}
 	flags.bind(cmd.Flags())
+	manual.Note(cmd, manual.Notes{Environment: workerEnvironment, Exit: workerExit})
+	completeFlag(cmd, "models", fixed(zoo.Names()...))
+	completeFlag(cmd, "log-level", fixed("debug", "info", "warn", "error"))
+	completeFlag(cmd, "log-format", fixed("text", "json"))
 	return cmd
 }
 
@@ -103,10 +109,10 @@ func (f *workerFlags) bind(set *pflag.FlagSet) {
 	f.values, f.set = worker.DefaultConfig(), set
 	v := &f.values
 	set.StringVar(&v.NatsURL, "nats-url", v.NatsURL, "NATS server to connect to; without one, an embedded server runs")
-	set.StringVar(&v.DataDir, "data-dir", v.DataDir, "directory of the embedded server's streams")
+	set.StringVar(&v.DataDir, "data-dir", v.DataDir, "directory of the embedded server's streams (default $XDG_STATE_HOME/cellmq or ~/.local/state/cellmq)")
 	set.StringVar(&v.EmbeddedHost, "host", v.EmbeddedHost, "address that the embedded server listens on")
 	set.IntVar(&v.EmbeddedPort, "port", v.EmbeddedPort, "port of the embedded server; 0 is a free one, -1 none")
-	set.StringVar(&v.Name, "name", v.Name, "name of the worker")
+	set.StringVar(&v.Name, "name", v.Name, "name of the worker (default the host's and a random suffix)")
 	set.StringSliceVar(&v.Models, "models", v.Models, "models to serve (default all that are found)")
 	set.StringArrayVar(&v.ModelDirs, "model-dir", v.ModelDirs, "directory whose sub-directories are models; repeatable")
 	set.IntVar(&v.Slots, "slots", v.Slots, "durable requests that run at the same time")
@@ -114,7 +120,7 @@ func (f *workerFlags) bind(set *pflag.FlagSet) {
 	set.IntVar(&v.Executors, "executors", v.Executors, "loops that run steps at the same time")
 	set.IntVar(&v.Threads, "threads", v.Threads, "threads that share a step, of each loop")
 	set.DurationVar(&v.Grace, "grace", v.Grace, "how long running requests may finish when the worker drains")
-	set.StringVar(&v.AdminAddress, "admin", v.AdminAddress, "address of /metrics, /healthz and /readyz; empty is off")
+	set.StringVar(&v.AdminAddress, "admin", v.AdminAddress, "address of /metrics, /healthz, /readyz and /live/; empty is off")
 	set.StringVar(&v.LogLevel, "log-level", v.LogLevel, "debug, info, warn or error")
 	set.StringVar(&v.LogFormat, "log-format", v.LogFormat, "text or json")
 	f.copies = map[string]func(dst, src *worker.Config){

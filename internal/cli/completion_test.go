@@ -1,0 +1,62 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCompletionScripts wants a script for each shell that asks the program.
+func TestCompletionScripts(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		run(t, "", "completion", shell).want(t, 0, "__complete", "")
+	}
+	run(t, "", "completion", "csh").want(t, 2, "", "csh")
+}
+
+// TestCompletionWithoutServer wants what needs none.
+func TestCompletionWithoutServer(t *testing.T) {
+	t.Setenv("CELLMQ_NATS_URL", "nats://127.0.0.1:1")
+	for _, tc := range []struct {
+		line string
+		want string
+	}{
+		{"request ", "g2p-en kjv-lm langid listops"},
+		{"request g2p-en --priority ", "high std low"},
+		{"demo --model ", "g2p-en kjv-lm langid listops"},
+		{"worker --log-level ", "debug info warn error"},
+		{"model verify ./my-lm --weights ", "f32 bf16 int8"},
+		{"model deploy ", ""},
+		{"completion ", "bash zsh fish powershell"},
+	} {
+		if got := completions(t, tc.line); got != tc.want {
+			t.Errorf("%q is completed to %q, want %q", tc.line, got, tc.want)
+		}
+	}
+}
+
+// completions returns what the words of a line are completed to, without
+// descriptions; the last word is what stands behind the last space.
+func completions(t *testing.T, line string) string {
+	t.Helper()
+	r := run(t, "", append([]string{"__completeNoDesc"}, strings.Split(line, " ")...)...)
+	if r.code != 0 {
+		t.Fatalf("%q: exit code %d, %s", line, r.code, r.err)
+	}
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
+	return strings.Join(lines[:len(lines)-1], " ") // the last line is the directive
+}
+
+// completed wants a line completed by what the server has. A server that does not
+// answer within the time of a completion is asked again.
+func completed(t *testing.T, line, want string) {
+	t.Helper()
+	got := ""
+	for limit := time.Now().Add(patience); time.Now().Before(limit); {
+		if got = completions(t, line); got == want {
+			return
+		}
+	}
+	t.Errorf("%q is completed to %q, want %q", line, got, want)
+}
