@@ -339,10 +339,24 @@ func TestTokenFramesDoNotAllocate(t *testing.T) {
 	for range 50 {
 		step()
 	}
-	if allocs := testing.AllocsPerRun(200, step); allocs > 0 {
+	steps := 50
+	if allocs := leastAllocs(200, func() { steps++; step() }); allocs > 0 {
 		t.Errorf("%v allocations per token frame", allocs)
 	}
-	if len(d.run.ids) != 251 {
-		t.Errorf("%d tokens sent", len(d.run.ids))
+	if len(d.run.ids) != steps {
+		t.Errorf("%d of %d tokens sent", len(d.run.ids), steps)
 	}
+}
+
+// leastAllocs returns the allocations of f, the least of some measurements: what
+// goes on beside them in the process is counted too.
+func leastAllocs(runs int, f func()) float64 {
+	least := testing.AllocsPerRun(runs, f)
+	for range 4 {
+		if least == 0 {
+			break
+		}
+		least = min(least, testing.AllocsPerRun(runs, f))
+	}
+	return least
 }

@@ -38,13 +38,13 @@ const (
 func TestUntracedCostsNothing(t *testing.T) { // not parallel: it counts allocations
 	now := time.Now()
 	r := leftRun(t, sampledParent)
-	if n := testing.AllocsPerRun(100, func() { (*tracing)(nil).closed(r, "stop", now) }); n != 0 {
+	if n := leastAllocs(100, func() { (*tracing)(nil).closed(r, "stop", now) }); n != 0 {
 		t.Errorf("%v allocations without a collector", n)
 	}
 	traces, exporter := recorded()
 	defer func() { _ = traces.provider.Shutdown(context.Background()) }()
 	r = leftRun(t, unsampledParent)
-	if n := testing.AllocsPerRun(100, func() { traces.closed(r, "stop", now) }); n != 0 || len(exporter.GetSpans()) != 0 {
+	if n := leastAllocs(100, func() { traces.closed(r, "stop", now) }); n != 0 || len(exporter.GetSpans()) != 0 {
 		t.Errorf("%v allocations and %d spans of a request that is not sampled", n, len(exporter.GetSpans()))
 	}
 }
