@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/nats-io/nats.go"
@@ -22,7 +23,8 @@ import (
 func TestPage(t *testing.T) {
 	t.Parallel()
 	browser(t)
-	w, _ := serving(t, nil)
+	// Slow steps, so that an answer takes long enough to be seen growing.
+	w, _ := serving(t, func(c *worker.Config) { c.ISA, c.FrameInterval = "purego", 5*time.Millisecond })
 	host := w.AdminAddress()
 	p := open(t, "http://"+host+"/")
 	p.do(t, "follow the link", click(`a[href="live/"]`), chromedp.WaitVisible(chromedp.CSS("#figures")))

@@ -43,13 +43,15 @@ export class Cells {
     else if (this.pending.length > 0 && !this.frame) this.run(now);
   }
 
-  run(began) {
-    let shown = 0;
+  // run shows what is pending at the pace, which each snapshot sets anew.
+  run(last) {
+    let owed = 0; // steps
     const tick = (now) => {
-      const due = Math.floor((now - began) * this.pace);
-      if (due > shown) {
-        this.advance(due - shown, now);
-        shown = due;
+      owed += Math.max(now - last, 0) * this.pace;
+      last = now;
+      if (owed >= 1) {
+        this.advance(Math.floor(owed), now);
+        owed %= 1;
       }
       this.frame = this.pending.length > 0 ? requestAnimationFrame(tick) : 0;
     };
