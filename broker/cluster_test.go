@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,10 +19,18 @@ import (
 // machine with other things to do.
 const electionWait = 2 * time.Minute
 
-// replicated is a worker that echoes, on a cluster of three with three replicas,
-// and a client.
+// replicated is a worker that echoes and stores its finals, on a cluster of three
+// with three replicas, and a client.
 func replicated(t *testing.T) (*brokertest.ClusterT, *worker, *broker.Client) {
 	t.Helper()
+	cluster, w, c, _ := replicatedNoting(t)
+	return cluster, w, c
+}
+
+// replicatedNoting is replicated, and a ledger of what the worker does.
+func replicatedNoting(t *testing.T) (*brokertest.ClusterT, *worker, *broker.Client, *ledger) {
+	t.Helper()
+	l := &ledger{}
 	cluster := brokertest.Cluster(t, 3)
 	conn, err := broker.Connect(t.Context(), broker.Config{
 		URL: cluster.URL(), RetryConnect: true, Stream: broker.StreamConfig{Replicas: 3},
@@ -31,8 +40,8 @@ func replicated(t *testing.T) (*brokertest.ClusterT, *worker, *broker.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.NATS().Close)
-	w := startWorker(t, conn, []string{"echo"}, 4, echo)
-	nc, err := broker.Dial(t.Context(), cluster.URL(), "test", nil)
+	w := startWorker(t, conn, []string{"echo"}, 4, l.noting(keepingEcho(t, conn)))
+	nc, err := broker.Dial(t.Context(), cluster.URL(), "test", slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +55,13 @@ func replicated(t *testing.T) (*brokertest.ClusterT, *worker, *broker.Client) {
 			t.Error(err)
 		}
 	})
-	return cluster, w, c
+	t.Logf("worker on %s, client on %s", conn.NATS().ConnectedServerName(), nc.ConnectedServerName())
+	return cluster, w, c, l
 }
 
 // askUntilAnswered sends a request, under the same id again while it is
-// refused as in an election, and wants its final.
-func askUntilAnswered(ctx context.Context, t *testing.T, c *broker.Client, text, id string) {
+// refused as in an election, and wants its final. Each stream is told.
+func askUntilAnswered(ctx context.Context, t *testing.T, c *broker.Client, text, id string, tell ...func(*broker.Stream)) {
 	t.Helper()
 	pace := time.NewTicker(100 * time.Millisecond)
 	defer pace.Stop()
@@ -60,6 +70,9 @@ func askUntilAnswered(ctx context.Context, t *testing.T, c *broker.Client, text,
 		if err != nil {
 			t.Error(err)
 			return
+		}
+		for _, f := range tell {
+			f(s)
 		}
 		f, err := s.Final()
 		if err == nil {
@@ -88,10 +101,12 @@ const downTime = 8 * time.Second
 
 // TestLeaderIsLost kills the leader of the queue under load and then ends
 // another one in order: worker and client go on, and every request is answered,
-// while the server is away or when it is back.
+// while the server is away or when it is back. A client whose server goes may miss
+// the whole answer, and then reads back the final that is stored.
 func TestLeaderIsLost(t *testing.T) {
 	t.Parallel()
-	cluster, w, c := replicated(t)
+	cluster, w, c, l := replicatedNoting(t)
+	l.tap(t, cluster)
 	ctx, cancel := context.WithTimeout(t.Context(), electionWait)
 	defer cancel()
 	for i, end := range []func(int){cluster.Kill, cluster.Shutdown} {
@@ -111,7 +126,14 @@ func TestLeaderIsLost(t *testing.T) {
 					back <- cluster.Restart(ctx, leader)
 				}()
 			}
-			askUntilAnswered(ctx, t, c, strings.Repeat("x", n), fmt.Sprintf("ask%d%05d", i, n))
+			id := fmt.Sprintf("ask%d%05d", i, n)
+			var now atomic.Pointer[broker.Stream]
+			stop := whenSlow(ctx, t, cluster, w, l, id, func() uint64 { return now.Load().Sequence() })
+			askUntilAnswered(ctx, t, c, strings.Repeat("x", n), id, now.Store)
+			stop()
+			if n >= 10 && t.Failed() { // the server is to be back
+				break
+			}
 		}
 		close(answered)
 		if err := errors.Join(<-back, cluster.Await(ctx)); err != nil {
@@ -141,7 +163,7 @@ func TestStartInAnElection(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.NATS().Close)
-	startWorker(t, conn, []string{"echo", "other"}, 4, echo)
+	startWorker(t, conn, []string{"echo", "other"}, 4, keepingEcho(t, conn))
 	askUntilAnswered(ctx, t, c, "text", "election01")
 }
 
@@ -163,7 +185,7 @@ func TestStartWithoutOutStream(t *testing.T) {
 	}
 	t.Cleanup(conn.NATS().Close)
 	start := time.Now()
-	startWorker(t, conn, []string{"echo"}, 4, echo)
+	startWorker(t, conn, []string{"echo"}, 4, keepingEcho(t, conn))
 	t.Logf("started after %v", time.Since(start).Round(time.Millisecond))
 	askUntilAnswered(ctx, t, c, "text", "withoutout")
 }

@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"context"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -54,4 +55,80 @@ func TestNobodyGivesUpReconnecting(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "both are back", func() bool { return nc.IsConnected() && conn.Connected() })
+}
+
+// deafDialer makes connections that can go deaf: what is sent goes out, and
+// what the server says is lost until the connection ends.
+type deafDialer struct {
+	deaf  atomic.Bool
+	conns chan net.Conn
+}
+
+func (d *deafDialer) Dial(network, address string) (net.Conn, error) {
+	c, err := net.DialTimeout(network, address, time.Second)
+	if err == nil {
+		d.conns <- c
+		c = &deafConn{Conn: c, deaf: &d.deaf}
+	}
+	return c, err
+}
+
+type deafConn struct {
+	net.Conn
+	deaf *atomic.Bool
+}
+
+func (c *deafConn) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.deaf.Load() {
+			return n, err
+		}
+	}
+}
+
+// TestAnswerLostWithItsConnection has a server fall silent to a client, and
+// drop it when the request is answered and settled: the final is read back.
+func TestAnswerLostWithItsConnection(t *testing.T) {
+	t.Parallel()
+	server, conn := setup(t, broker.Config{})
+	if err := conn.EnsureStreams(t.Context(), []string{"echo"}); err != nil {
+		t.Fatal(err)
+	}
+	echo, served := keepingEcho(t, conn), make(chan struct{}, 8)
+	startWorker(t, conn, []string{"echo"}, 4, func(d *broker.Delivery, s *broker.TokenStream) {
+		echo(d, s)
+		served <- struct{}{}
+	})
+	d := &deafDialer{conns: make(chan net.Conn, 8)}
+	nc, err := broker.Dial(t.Context(), server.URL(), "test", nil, nats.SetCustomDialer(d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	c, err := broker.NewClient(nc, broker.ClientConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil { // the server knows of its subscriptions
+		t.Fatal(err)
+	}
+	d.deaf.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	s, err := c.Request(ctx, "echo", broker.RequestOptions{Input: broker.Input{Text: "abc"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-served
+	if err := conn.NATS().Flush(); err != nil { // the server has sent the frames
+		t.Fatal(err)
+	}
+	if err := (<-d.conns).Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.deaf.Store(false)
+	if text, f := read(t, s); text != "abc" || f.Text != "abc" {
+		t.Errorf("streamed %q, final %+v", text, f)
+	}
 }
