@@ -59,7 +59,10 @@ def inputs(words):
 
 
 def measure(model, setting, rows, seconds):
-    """Return requests a second for each size of batch: the median of three runs after a first one."""
+    """Return requests a second for each size of batch: the median of three runs after a first one.
+
+    Where one batch takes longer than all runs are to take, there is no second.
+    """
     import torch
 
     import networks
@@ -76,8 +79,11 @@ def measure(model, setting, rows, seconds):
                 while done == 0 or time.perf_counter() < begin + seconds / 4:
                     predictor(list(itertools.islice(source, n)))
                     done += n
-                found.append(done / (time.perf_counter() - begin))
-            rates.append(statistics.median(found[1:]))
+                took = time.perf_counter() - begin
+                found.append(done / took)
+                if took > seconds:
+                    break
+            rates.append(statistics.median(found[1:] or found))
     return rates
 
 
