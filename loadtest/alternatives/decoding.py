@@ -17,6 +17,19 @@ def cell(x: Tensor, h: Tensor, c: Tensor, weight: Tensor, bias: Tensor) -> Tuple
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
+def read(x: Tensor, weights: List[Tensor], biases: List[Tensor]) -> Tuple[List[Tensor], List[Tensor]]:
+    """Run over inputs of equal length, rows x length x width, and return the states of each layer at their end."""
+    size = weights[0].size(1) // 4
+    h = [torch.zeros([x.size(0), size]) for _ in weights]
+    c = [torch.zeros([x.size(0), size]) for _ in weights]
+    for n in range(x.size(1)):
+        y = x[:, n]
+        for layer in range(len(h)):
+            h[layer], c[layer] = cell(y, h[layer], c[layer], weights[layer], biases[layer])
+            y = h[layer]
+    return h, c
+
+
 def generate(token: Tensor, h: List[Tensor], c: List[Tensor], limit: Tensor, embed: Tensor, weights: List[Tensor],
              biases: List[Tensor], out_weight: Tensor, out_bias: Tensor) -> Tensor:
     """Continue texts: rows x the largest limit, of which each row's first limit tokens count. token is the first."""
