@@ -1,6 +1,6 @@
 """Measures what each setting of the alternative brings, and prints it as Markdown.
 
-    python3 tune.py MODEL_DIRECTORY... [--seconds S] [--rows 1,8,64] [--loadtest PROGRAM --cellmq PROGRAM]
+    python3 tune.py MODEL_DIRECTORY... [--seconds S] [--rounds N] [--rows 1,8,64] [--loadtest PROGRAM --cellmq PROGRAM]
 
 First the library: batches of so many requests are computed, without a server around them, the same ones with each
 setting. Every setting runs in a process of its own, since some count only when PyTorch is loaded. Then, if the load test
@@ -112,41 +112,46 @@ def timed(predictor, requests, n, count):
 
 
 def library(options, rows):
-    """Print what the settings of the library bring."""
-    print("Requests a second of one process without a server, with batches of "
-          f"{', '.join(map(str, rows))} requests, the same ones in each line of a model.\n")
+    """Print what the settings of the library bring: the better of the rounds, in which they take turns."""
+    print(f"Requests a second of one process without a server, with batches of {', '.join(map(str, rows))} requests, the same "
+          f"ones in each line of a model; the best of {options.rounds} rounds, in which the settings took turns.\n")
     print("| model | setting | " + " | ".join(str(n) for n in rows) + " |\n|---|---|" + "---:|" * len(rows))
-    missing = set()
+    settings = {name: CHOSEN | change for name, change in CHANGES.items()}
+    missing = {name for name, setting in settings.items() if not (LIBRARIES / setting["library"]).is_dir()}
     for model in options.models:
-        counts = []
-        for name, change in CHANGES.items():
-            setting = CHOSEN | change
-            if not (LIBRARIES / setting["library"]).is_dir():
-                missing.add(name)
-                continue
-            command = [sys.executable, __file__, model, "--seconds", str(options.seconds), "--rows", options.rows,
-                       "--one", json.dumps(setting), "--counts", json.dumps(counts)]
-            found = subprocess.run(command, env=environment(setting), capture_output=True, text=True, check=False)
-            if found.returncode:
-                sys.exit(f"{name}: {found.stderr}")
-            rates, counts = json.loads(found.stdout)
+        best, counts = {name: [0] * len(rows) for name in settings if name not in missing}, []
+        for _ in range(options.rounds):
+            for name in best:
+                rates, counts = one(options, model, name, settings[name], counts)
+                best[name] = [max(pair) for pair in zip(best[name], rates)]
+        for name, rates in best.items():
             print(f"| {pathlib.Path(model).name} | {name} | {' | '.join(f'{r:.1f}' for r in rates)} |", flush=True)
     if missing:
         print(f"\nNot installed here: {', '.join(sorted(missing))}.")
 
 
+def one(options, model, name, setting, counts):
+    """Return what measure does, in a process of its own."""
+    command = [sys.executable, __file__, model, "--seconds", str(options.seconds), "--rows", options.rows,
+               "--one", json.dumps(setting), "--counts", json.dumps(counts)]
+    found = subprocess.run(command, env=environment(setting), capture_output=True, text=True, check=False)
+    if found.returncode:
+        sys.exit(f"{name}: {found.stderr}")
+    return json.loads(found.stdout)
+
+
 def server(options):
     """Print what the arguments of the server bring, for the first two models."""
     print("\nThe whole server, two processes of one thread: requests a second of a closed loop of 64 requests, and latencies "
-          "in milliseconds with Poisson arrivals at 15 % of what the faster of it and cellmq can do. These are single short runs: "
+          "in milliseconds with Poisson arrivals at 15 % of what the faster of it and cellmq can do, medians of two rounds: "
           "what differs by less than a tenth may be equal.\n")
     print("| model | arguments | requests/s | p50 | p90 |\n|---|---|---:|---:|---:|")
     for model in map(pathlib.Path, options.models[:2]):
         for argument in ARGUMENTS:
             system = contest(options, model, argument)
             load = system["open"][0]
-            print(f"| {model.name} | {argument or 'as chosen'} | {system['closed']['throughput']:.0f} | {load['p50_ms']:.1f} "
-                  f"| {load['p90_ms'] or '-'} |", flush=True)
+            p50, p90 = (f"{load[p]:.1f}" if load[p] else "-" for p in ("p50_ms", "p90_ms"))
+            print(f"| {model.name} | {argument or 'as chosen'} | {system['closed']['throughput']:.0f} | {p50} | {p90} |", flush=True)
 
 
 def contest(options, model, argument):
@@ -155,7 +160,7 @@ def contest(options, model, argument):
         report = pathlib.Path(folder) / "report.json"
         command = [options.loadtest, "alternatives", "--program", options.cellmq, "--models", model.name,
                    "--bundled", str(model.parent), "--server", f"{sys.executable} {pathlib.Path(__file__).with_name('serve.py')}",
-                   "--shapes", "2x1", "--rounds", "1", "--shares", "0.15", "--warmup", "500ms", "--duration", f"{options.seconds}s",
+                   "--shapes", "2x1", "--rounds", "2", "--shares", "0.15", "--warmup", "500ms", "--duration", f"{options.seconds}s",
                    "--json", str(report), "--markdown", os.devnull]
         if argument:
             command.append(f"--server-arg={argument}")
@@ -170,6 +175,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("models", nargs="+")
     parser.add_argument("--seconds", type=float, default=2, help="for each figure")
+    parser.add_argument("--rounds", type=int, default=2, help="of the library's settings")
     parser.add_argument("--rows", default="1,8,64", help="sizes of batches")
     parser.add_argument("--loadtest", help="the program that puts load on the server")
     parser.add_argument("--cellmq", help="the program beside the server")
