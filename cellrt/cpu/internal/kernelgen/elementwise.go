@@ -10,7 +10,7 @@ import (
 // gates, attention and the choice of the largest. They must do the operations
 // of the portable ones in package kernel, in the same order for each element.
 func elementwise() *unit {
-	u := &unit{name: "elementwise"}
+	u := &unit{name: "elementwise", arch: amd64}
 	for _, i := range []isa{avx2(), avx512()} {
 		emitTanh(u, i)
 		emitGates(u, i)

@@ -82,7 +82,7 @@ func (t tile) fits() bool { return t.temporaries() > 0 }
 // function that fills a table with them. A tile of one panel has at most rows
 // rows, and from aheadFrom on a version that prefetches.
 func productUnit(name string, i isa, f format, rows, aheadFrom int) *unit {
-	u := &unit{name: name}
+	u := &unit{name: name, arch: amd64}
 	list := "nil"
 	add := func(t tile) {
 		t.write(u)
