@@ -9,6 +9,7 @@ func native() []*Table { return []*Table{neon()} }
 func neon() *Table {
 	t := portable()
 	t.Name, t.Width = "neon", 16
+	t.elementwise = neonElementwise()
 	f, h := neonTilings()
 	t.f32, t.bf16 = f32Product(f), bf16Product(h)
 	t.peak = neonPeak()

@@ -7,35 +7,80 @@ import (
 
 func neon() isa { return isa{name: "NEON", prefix: "V", bytes: 16, registers: 32} }
 
-// neonCode is the code of an instruction on vectors that Go's assembler lacks,
-// with the register numbers left out.
+// neonCode is an instruction on vectors that Go's assembler lacks.
 type neonCode struct {
-	name string // as in the processor's manual
-	bits uint32
+	name     string // as in the processor's manual
+	bits     uint32 // with 0 for the numbers of all registers
+	from, to string // how the sources and the destination are divided
 }
 
-// word returns the line for an instruction of one destination and one or two
-// sources: names of registers, in the order of Go's assembler. The comment has
-// the manual's order, the destination first.
-func (c neonCode) word(sources []string, destination string) string {
-	code := c.bits | number(destination)
-	text := fmt.Sprintf("%s v%d.4s", c.name, number(destination))
-	shift := 5
-	for i := range sources {
-		n := number(sources[len(sources)-1-i])
-		code |= n << shift
-		shift += 11
-		text += fmt.Sprintf(", v%d.4s", n)
+// neonCodes returns the instructions. Those with two sources have the second one
+// of the manual first, as Go's assembler would.
+func neonCodes() []neonCode {
+	return []neonCode{
+		{"fadd", 0x4e20d400, "4s", "4s"},
+		{"fsub", 0x4ea0d400, "4s", "4s"},
+		{"fmul", 0x6e20dc00, "4s", "4s"},
+		{"fdiv", 0x6e20fc00, "4s", "4s"},
+		{"fmax", 0x4e20f400, "4s", "4s"},
+		{"fmin", 0x4ea0f400, "4s", "4s"},
+		{"fcmgt", 0x6ea0e400, "4s", "4s"},
+		{"fcmeq", 0x4e20e400, "4s", "4s"},
+		{"fabs", 0x4ea0f800, "4s", "4s"},
+		{"fneg", 0x6ea0f800, "4s", "4s"},
+		{"fcvtl", 0x0e617800, "2s", "2d"},
+		{"fcvtl2", 0x4e617800, "4s", "2d"},
+		{"fadd", 0x4e60d400, "2d", "2d"},
 	}
-	return fmt.Sprintf("WORD $0x%08x // %s", code, text)
 }
+
+// neonWord returns the line for an instruction on vectors of float32, or of
+// another kind that its destination has. The registers stand as in Go's
+// assembler, the destination last; the comment is the manual's text.
+func neonWord(name, to string, registers ...string) string {
+	for _, c := range neonCodes() {
+		if c.name == name && c.to == to {
+			return c.word(registers)
+		}
+	}
+	panic("kernelgen: no instruction " + name)
+}
+
+func (c neonCode) word(registers []string) string {
+	last := len(registers) - 1
+	destination := number(registers[last])
+	code := c.bits | destination
+	text := fmt.Sprintf("%s v%d.%s", c.name, destination, c.to)
+	shift := 5
+	for i := last - 1; i >= 0; i-- {
+		source := number(registers[i])
+		code |= source << shift
+		shift = 16
+		text += fmt.Sprintf(", v%d.%s", source, c.from)
+	}
+	return word(code, text)
+}
+
+func word(code uint32, text string) string { return fmt.Sprintf("WORD $0x%08x // %s", code, text) }
 
 // multiplyAddLane returns the line that adds a times one element of b to the
 // destination, for each element of a with one rounding.
 func multiplyAddLane(b string, lane int, a, destination string) string {
 	element := uint32(lane)
 	code := 0x4f801000 | element&1<<21 | number(b)<<16 | element>>1<<11 | number(a)<<5 | number(destination)
-	return fmt.Sprintf("WORD $0x%08x // fmla v%d.4s, v%d.4s, v%d.s[%d]", code, number(destination), number(a), number(b), lane)
+	return word(code, fmt.Sprintf("fmla v%d.4s, v%d.4s, v%d.s[%d]", number(destination), number(a), number(b), lane))
+}
+
+// halve returns the line that divides the elements, as signed integers, by two,
+// downwards.
+func halve(from, to string) string {
+	return word(0x4f3f0400|number(from)<<5|number(to), fmt.Sprintf("sshr v%d.4s, v%d.4s, #1", number(to), number(from)))
+}
+
+// maxAcross returns the line that puts the largest element of a vector without
+// NaN into the first element of another.
+func maxAcross(from, to string) string {
+	return word(0x6e30f800|number(from)<<5|number(to), fmt.Sprintf("fmaxv s%d, v%d.4s", number(to), number(from)))
 }
 
 // number returns the number of a vector register.
@@ -47,6 +92,6 @@ func number(reg string) uint32 {
 	return uint32(n)
 }
 
-// float returns a vector register's name where an instruction takes a number,
-// or loads and stores.
+// float returns a vector register's name as instructions on numbers, loads and
+// stores have it.
 func float(reg string) string { return "F" + reg[1:] }
