@@ -29,3 +29,47 @@ func treeLeafNEON(gates []float32, stride int, h []float32, c []float32)
 //
 //go:noescape
 func treeNodeNEON(gates []float32, stride int, left []float32, right []float32, h []float32, c []float32)
+
+// dotsNEON sets each score to the dot product of the query and an entry of
+// memory, a sum in lanes. The query is not empty.
+//
+//go:noescape
+func dotsNEON(query []float32, memory []float32, scores []float32)
+
+// weighNEON adds the entries of memory to out, each times its weight.
+//
+//go:noescape
+func weighNEON(out []float32, memory []float32, weights []float32)
+
+// expsNEON replaces the elements by e^(v[i]-largest) and returns their sum in
+// lanes.
+//
+//go:noescape
+func expsNEON(v []float32, largest float32) (sum float32)
+
+// divideNEON divides the elements.
+//
+//go:noescape
+func divideNEON(v []float32, by float32)
+
+// addVectorNEON sets out to x + y.
+//
+//go:noescape
+func addVectorNEON(out []float32, x []float32, y []float32)
+
+// largestNEON returns the largest of the elements that are no NaN, -Inf without
+// any, and whether all are finite.
+//
+//go:noescape
+func largestNEON(v []float32) (largest float32, finite bool)
+
+// findNEON returns the lowest index of an element that equals x, or the number of
+// elements when there is none.
+//
+//go:noescape
+func findNEON(v []float32, x float32) (index int)
+
+// sumExpNEON returns the sum of e^(v[i]-largest) in lanes of float64.
+//
+//go:noescape
+func sumExpNEON(v []float32, largest float32) (sum float64)

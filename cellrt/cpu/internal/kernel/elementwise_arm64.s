@@ -4,138 +4,104 @@
 
 #include "textflag.h"
 
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+0(SB)/4, $0x3fb8aa3b
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+4(SB)/4, $0x3fb8aa3b
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+8(SB)/4, $0x3fb8aa3b
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+12(SB)/4, $0x3fb8aa3b
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+16(SB)/4, $0x4b400000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+20(SB)/4, $0x4b400000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+24(SB)/4, $0x4b400000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+28(SB)/4, $0x4b400000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+32(SB)/4, $0x3f318000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+36(SB)/4, $0x3f318000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+40(SB)/4, $0x3f318000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+44(SB)/4, $0x3f318000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+48(SB)/4, $0xb95e8083
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+52(SB)/4, $0xb95e8083
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+56(SB)/4, $0xb95e8083
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+60(SB)/4, $0xb95e8083
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+64(SB)/4, $0x3ab688be
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+68(SB)/4, $0x3ab688be
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+72(SB)/4, $0x3ab688be
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+76(SB)/4, $0x3ab688be
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+80(SB)/4, $0x3c0905f1
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+84(SB)/4, $0x3c0905f1
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+88(SB)/4, $0x3c0905f1
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+92(SB)/4, $0x3c0905f1
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+96(SB)/4, $0x3d2aaa8c
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+100(SB)/4, $0x3d2aaa8c
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+104(SB)/4, $0x3d2aaa8c
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+108(SB)/4, $0x3d2aaa8c
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+112(SB)/4, $0x3e2aaa6e
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+116(SB)/4, $0x3e2aaa6e
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+120(SB)/4, $0x3e2aaa6e
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+124(SB)/4, $0x3e2aaa6e
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+128(SB)/4, $0x3f000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+132(SB)/4, $0x3f000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+136(SB)/4, $0x3f000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+140(SB)/4, $0x3f000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+144(SB)/4, $0x3f800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+148(SB)/4, $0x3f800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+152(SB)/4, $0x3f800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+156(SB)/4, $0x3f800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+160(SB)/4, $0x40000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+164(SB)/4, $0x40000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+168(SB)/4, $0x40000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+172(SB)/4, $0x40000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+176(SB)/4, $0x41200000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+180(SB)/4, $0x41200000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+184(SB)/4, $0x41200000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+188(SB)/4, $0x41200000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+192(SB)/4, $0x80000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+196(SB)/4, $0x80000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+200(SB)/4, $0x80000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>+204(SB)/4, $0x80000000
-GLOBL log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>(SB), RODATA|NOPTR, $208
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+0(SB)/4, $0x3fb8aa3b
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+4(SB)/4, $0x3fb8aa3b
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+8(SB)/4, $0x3fb8aa3b
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+12(SB)/4, $0x3fb8aa3b
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+16(SB)/4, $0x4b400000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+20(SB)/4, $0x4b400000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+24(SB)/4, $0x4b400000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+28(SB)/4, $0x4b400000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+32(SB)/4, $0x3f318000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+36(SB)/4, $0x3f318000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+40(SB)/4, $0x3f318000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+44(SB)/4, $0x3f318000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+48(SB)/4, $0xb95e8083
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+52(SB)/4, $0xb95e8083
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+56(SB)/4, $0xb95e8083
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+60(SB)/4, $0xb95e8083
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+64(SB)/4, $0x3ab688be
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+68(SB)/4, $0x3ab688be
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+72(SB)/4, $0x3ab688be
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+76(SB)/4, $0x3ab688be
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+80(SB)/4, $0x3c0905f1
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+84(SB)/4, $0x3c0905f1
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+88(SB)/4, $0x3c0905f1
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+92(SB)/4, $0x3c0905f1
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+96(SB)/4, $0x3d2aaa8c
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+100(SB)/4, $0x3d2aaa8c
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+104(SB)/4, $0x3d2aaa8c
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+108(SB)/4, $0x3d2aaa8c
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+112(SB)/4, $0x3e2aaa6e
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+116(SB)/4, $0x3e2aaa6e
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+120(SB)/4, $0x3e2aaa6e
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+124(SB)/4, $0x3e2aaa6e
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+128(SB)/4, $0x3f000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+132(SB)/4, $0x3f000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+136(SB)/4, $0x3f000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+140(SB)/4, $0x3f000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+144(SB)/4, $0x3f800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+148(SB)/4, $0x3f800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+152(SB)/4, $0x3f800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+156(SB)/4, $0x3f800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+160(SB)/4, $0xc2d00000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+164(SB)/4, $0xc2d00000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+168(SB)/4, $0xc2d00000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+172(SB)/4, $0xc2d00000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+176(SB)/4, $0x42b20000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+180(SB)/4, $0x42b20000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+184(SB)/4, $0x42b20000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+188(SB)/4, $0x42b20000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+192(SB)/4, $0xff800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+196(SB)/4, $0xff800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+200(SB)/4, $0xff800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+204(SB)/4, $0xff800000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+208(SB)/4, $0x40000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+212(SB)/4, $0x40000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+216(SB)/4, $0x40000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+220(SB)/4, $0x40000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+224(SB)/4, $0x41200000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+228(SB)/4, $0x41200000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+232(SB)/4, $0x41200000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+236(SB)/4, $0x41200000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+240(SB)/4, $0x80000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+244(SB)/4, $0x80000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+248(SB)/4, $0x80000000
-DATA log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>+252(SB)/4, $0x80000000
-GLOBL log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>(SB), RODATA|NOPTR, $256
+DATA constants<>+0(SB)/4, $0x3fb8aa3b
+DATA constants<>+4(SB)/4, $0x3fb8aa3b
+DATA constants<>+8(SB)/4, $0x3fb8aa3b
+DATA constants<>+12(SB)/4, $0x3fb8aa3b
+DATA constants<>+16(SB)/4, $0x4b400000
+DATA constants<>+20(SB)/4, $0x4b400000
+DATA constants<>+24(SB)/4, $0x4b400000
+DATA constants<>+28(SB)/4, $0x4b400000
+DATA constants<>+32(SB)/4, $0x3f318000
+DATA constants<>+36(SB)/4, $0x3f318000
+DATA constants<>+40(SB)/4, $0x3f318000
+DATA constants<>+44(SB)/4, $0x3f318000
+DATA constants<>+48(SB)/4, $0xb95e8083
+DATA constants<>+52(SB)/4, $0xb95e8083
+DATA constants<>+56(SB)/4, $0xb95e8083
+DATA constants<>+60(SB)/4, $0xb95e8083
+DATA constants<>+64(SB)/4, $0x3ab688be
+DATA constants<>+68(SB)/4, $0x3ab688be
+DATA constants<>+72(SB)/4, $0x3ab688be
+DATA constants<>+76(SB)/4, $0x3ab688be
+DATA constants<>+80(SB)/4, $0x3c0905f1
+DATA constants<>+84(SB)/4, $0x3c0905f1
+DATA constants<>+88(SB)/4, $0x3c0905f1
+DATA constants<>+92(SB)/4, $0x3c0905f1
+DATA constants<>+96(SB)/4, $0x3d2aaa8c
+DATA constants<>+100(SB)/4, $0x3d2aaa8c
+DATA constants<>+104(SB)/4, $0x3d2aaa8c
+DATA constants<>+108(SB)/4, $0x3d2aaa8c
+DATA constants<>+112(SB)/4, $0x3e2aaa6e
+DATA constants<>+116(SB)/4, $0x3e2aaa6e
+DATA constants<>+120(SB)/4, $0x3e2aaa6e
+DATA constants<>+124(SB)/4, $0x3e2aaa6e
+DATA constants<>+128(SB)/4, $0x3f000000
+DATA constants<>+132(SB)/4, $0x3f000000
+DATA constants<>+136(SB)/4, $0x3f000000
+DATA constants<>+140(SB)/4, $0x3f000000
+DATA constants<>+144(SB)/4, $0x3f800000
+DATA constants<>+148(SB)/4, $0x3f800000
+DATA constants<>+152(SB)/4, $0x3f800000
+DATA constants<>+156(SB)/4, $0x3f800000
+DATA constants<>+160(SB)/4, $0xc2d00000
+DATA constants<>+164(SB)/4, $0xc2d00000
+DATA constants<>+168(SB)/4, $0xc2d00000
+DATA constants<>+172(SB)/4, $0xc2d00000
+DATA constants<>+176(SB)/4, $0x42b20000
+DATA constants<>+180(SB)/4, $0x42b20000
+DATA constants<>+184(SB)/4, $0x42b20000
+DATA constants<>+188(SB)/4, $0x42b20000
+DATA constants<>+192(SB)/4, $0xff800000
+DATA constants<>+196(SB)/4, $0xff800000
+DATA constants<>+200(SB)/4, $0xff800000
+DATA constants<>+204(SB)/4, $0xff800000
+DATA constants<>+208(SB)/4, $0x40000000
+DATA constants<>+212(SB)/4, $0x40000000
+DATA constants<>+216(SB)/4, $0x40000000
+DATA constants<>+220(SB)/4, $0x40000000
+DATA constants<>+224(SB)/4, $0x41200000
+DATA constants<>+228(SB)/4, $0x41200000
+DATA constants<>+232(SB)/4, $0x41200000
+DATA constants<>+236(SB)/4, $0x41200000
+DATA constants<>+240(SB)/4, $0x80000000
+DATA constants<>+244(SB)/4, $0x80000000
+DATA constants<>+248(SB)/4, $0x80000000
+DATA constants<>+252(SB)/4, $0x80000000
+DATA constants<>+256(SB)/4, $0xff800000
+DATA constants<>+260(SB)/4, $0xff800000
+DATA constants<>+264(SB)/4, $0xff800000
+DATA constants<>+268(SB)/4, $0xff800000
+GLOBL constants<>(SB), RODATA|NOPTR, $272
+DATA tailMask<>+0(SB)/4, $0xffffffff
+DATA tailMask<>+4(SB)/4, $0xffffffff
+DATA tailMask<>+8(SB)/4, $0xffffffff
+DATA tailMask<>+12(SB)/4, $0xffffffff
+DATA tailMask<>+16(SB)/4, $0x00000000
+DATA tailMask<>+20(SB)/4, $0x00000000
+DATA tailMask<>+24(SB)/4, $0x00000000
+DATA tailMask<>+28(SB)/4, $0x00000000
+GLOBL tailMask<>(SB), RODATA|NOPTR, $32
 
 // func tanhNEON(v []float32)
 TEXT ·tanhNEON(SB), NOSPLIT, $0-24
 	MOVD v_base+0(FP), R0
 	MOVD v_len+8(FP), R2
 	MOVD R0, R1
-	MOVD $log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_two_tanhHigh_signBit<>(SB), R15
-	FLDPQ (R15), (F0, F1)
-	FLDPQ 32(R15), (F2, F3)
-	FLDPQ 64(R15), (F4, F5)
-	FLDPQ 96(R15), (F6, F7)
-	FLDPQ 128(R15), (F8, F9)
-	FLDPQ 160(R15), (F10, F11)
-	FMOVQ 192(R15), F12
+	MOVD $constants<>(SB), R15
+	FMOVQ (R15), F0
+	FMOVQ 16(R15), F1
+	FMOVQ 32(R15), F2
+	FMOVQ 48(R15), F3
+	FMOVQ 64(R15), F4
+	FMOVQ 80(R15), F5
+	FMOVQ 96(R15), F6
+	FMOVQ 112(R15), F7
+	FMOVQ 128(R15), F8
+	FMOVQ 144(R15), F9
+	FMOVQ 208(R15), F10
+	FMOVQ 224(R15), F11
+	FMOVQ 240(R15), F12
 pair:
 	CMP $8, R2
 	BLT vector
@@ -272,15 +238,23 @@ TEXT ·lstmNEON(SB), NOSPLIT, $0-104
 	MOVD cOut_base+56(FP), R9
 	MOVD h_base+80(FP), R10
 	MOVD c_len+40(FP), R2
-	MOVD $log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>(SB), R15
-	FLDPQ (R15), (F0, F1)
-	FLDPQ 32(R15), (F2, F3)
-	FLDPQ 64(R15), (F4, F5)
-	FLDPQ 96(R15), (F6, F7)
-	FLDPQ 128(R15), (F8, F9)
-	FLDPQ 160(R15), (F10, F11)
-	FLDPQ 192(R15), (F12, F13)
-	FLDPQ 224(R15), (F14, F15)
+	MOVD $constants<>(SB), R15
+	FMOVQ (R15), F0
+	FMOVQ 16(R15), F1
+	FMOVQ 32(R15), F2
+	FMOVQ 48(R15), F3
+	FMOVQ 64(R15), F4
+	FMOVQ 80(R15), F5
+	FMOVQ 96(R15), F6
+	FMOVQ 112(R15), F7
+	FMOVQ 128(R15), F8
+	FMOVQ 144(R15), F9
+	FMOVQ 160(R15), F10
+	FMOVQ 176(R15), F11
+	FMOVQ 192(R15), F12
+	FMOVQ 208(R15), F13
+	FMOVQ 224(R15), F14
+	FMOVQ 240(R15), F15
 vector:
 	CMP $4, R2
 	BLT tail
@@ -597,15 +571,23 @@ TEXT ·gruNEON(SB), NOSPLIT, $0-80
 	MOVD h_base+32(FP), R8
 	MOVD hOut_base+56(FP), R9
 	MOVD h_len+40(FP), R2
-	MOVD $log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>(SB), R15
-	FLDPQ (R15), (F0, F1)
-	FLDPQ 32(R15), (F2, F3)
-	FLDPQ 64(R15), (F4, F5)
-	FLDPQ 96(R15), (F6, F7)
-	FLDPQ 128(R15), (F8, F9)
-	FLDPQ 160(R15), (F10, F11)
-	FLDPQ 192(R15), (F12, F13)
-	FLDPQ 224(R15), (F14, F15)
+	MOVD $constants<>(SB), R15
+	FMOVQ (R15), F0
+	FMOVQ 16(R15), F1
+	FMOVQ 32(R15), F2
+	FMOVQ 48(R15), F3
+	FMOVQ 64(R15), F4
+	FMOVQ 80(R15), F5
+	FMOVQ 96(R15), F6
+	FMOVQ 112(R15), F7
+	FMOVQ 128(R15), F8
+	FMOVQ 144(R15), F9
+	FMOVQ 160(R15), F10
+	FMOVQ 176(R15), F11
+	FMOVQ 192(R15), F12
+	FMOVQ 208(R15), F13
+	FMOVQ 224(R15), F14
+	FMOVQ 240(R15), F15
 vector:
 	CMP $4, R2
 	BLT tail
@@ -811,15 +793,23 @@ TEXT ·treeLeafNEON(SB), NOSPLIT, $0-80
 	MOVD h_base+32(FP), R8
 	MOVD c_base+56(FP), R9
 	MOVD h_len+40(FP), R2
-	MOVD $log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>(SB), R15
-	FLDPQ (R15), (F0, F1)
-	FLDPQ 32(R15), (F2, F3)
-	FLDPQ 64(R15), (F4, F5)
-	FLDPQ 96(R15), (F6, F7)
-	FLDPQ 128(R15), (F8, F9)
-	FLDPQ 160(R15), (F10, F11)
-	FLDPQ 192(R15), (F12, F13)
-	FLDPQ 224(R15), (F14, F15)
+	MOVD $constants<>(SB), R15
+	FMOVQ (R15), F0
+	FMOVQ 16(R15), F1
+	FMOVQ 32(R15), F2
+	FMOVQ 48(R15), F3
+	FMOVQ 64(R15), F4
+	FMOVQ 80(R15), F5
+	FMOVQ 96(R15), F6
+	FMOVQ 112(R15), F7
+	FMOVQ 128(R15), F8
+	FMOVQ 144(R15), F9
+	FMOVQ 160(R15), F10
+	FMOVQ 176(R15), F11
+	FMOVQ 192(R15), F12
+	FMOVQ 208(R15), F13
+	FMOVQ 224(R15), F14
+	FMOVQ 240(R15), F15
 vector:
 	CMP $4, R2
 	BLT tail
@@ -1075,15 +1065,23 @@ TEXT ·treeNodeNEON(SB), NOSPLIT, $0-128
 	MOVD h_base+80(FP), R10
 	MOVD c_base+104(FP), R11
 	MOVD left_len+40(FP), R2
-	MOVD $log2E_rounder_ln2High_ln2Low_e4_e3_e2_e1_e0_one_expLow_expHigh_exponentBits_two_tanhHigh_signBit<>(SB), R15
-	FLDPQ (R15), (F0, F1)
-	FLDPQ 32(R15), (F2, F3)
-	FLDPQ 64(R15), (F4, F5)
-	FLDPQ 96(R15), (F6, F7)
-	FLDPQ 128(R15), (F8, F9)
-	FLDPQ 160(R15), (F10, F11)
-	FLDPQ 192(R15), (F12, F13)
-	FLDPQ 224(R15), (F14, F15)
+	MOVD $constants<>(SB), R15
+	FMOVQ (R15), F0
+	FMOVQ 16(R15), F1
+	FMOVQ 32(R15), F2
+	FMOVQ 48(R15), F3
+	FMOVQ 64(R15), F4
+	FMOVQ 80(R15), F5
+	FMOVQ 96(R15), F6
+	FMOVQ 112(R15), F7
+	FMOVQ 128(R15), F8
+	FMOVQ 144(R15), F9
+	FMOVQ 160(R15), F10
+	FMOVQ 176(R15), F11
+	FMOVQ 192(R15), F12
+	FMOVQ 208(R15), F13
+	FMOVQ 224(R15), F14
+	FMOVQ 240(R15), F15
 vector:
 	CMP $4, R2
 	BLT tail
@@ -1452,4 +1450,1087 @@ tail:
 	SUB $1, R2, R2
 	B tail
 done:
+	RET
+
+// func dotsNEON(query []float32, memory []float32, scores []float32)
+TEXT ·dotsNEON(SB), NOSPLIT, $0-72
+	MOVD memory_base+24(FP), R8
+	MOVD scores_base+48(FP), R7
+	MOVD scores_len+56(FP), R3
+	MOVD query_len+8(FP), R1
+entries4:
+	CMP $4, R3
+	BLT entries1
+	MOVD query_base+0(FP), R0
+	MOVD R1, R2
+	ADD R1<<2, R8, R9
+	ADD R1<<2, R9, R10
+	ADD R1<<2, R10, R11
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+elements4:
+	CMP $16, R2
+	BLT rest4
+	FMOVQ.P 16(R0), F16
+	FMOVQ.P 16(R8), F17
+	FMOVQ.P 16(R9), F18
+	FMOVQ.P 16(R10), F19
+	FMOVQ.P 16(R11), F20
+	VFMLA V16.S4, V17.S4, V0.S4
+	VFMLA V16.S4, V18.S4, V4.S4
+	VFMLA V16.S4, V19.S4, V8.S4
+	VFMLA V16.S4, V20.S4, V12.S4
+	FMOVQ.P 16(R0), F16
+	FMOVQ.P 16(R8), F17
+	FMOVQ.P 16(R9), F18
+	FMOVQ.P 16(R10), F19
+	FMOVQ.P 16(R11), F20
+	VFMLA V16.S4, V17.S4, V1.S4
+	VFMLA V16.S4, V18.S4, V5.S4
+	VFMLA V16.S4, V19.S4, V9.S4
+	VFMLA V16.S4, V20.S4, V13.S4
+	FMOVQ.P 16(R0), F16
+	FMOVQ.P 16(R8), F17
+	FMOVQ.P 16(R9), F18
+	FMOVQ.P 16(R10), F19
+	FMOVQ.P 16(R11), F20
+	VFMLA V16.S4, V17.S4, V2.S4
+	VFMLA V16.S4, V18.S4, V6.S4
+	VFMLA V16.S4, V19.S4, V10.S4
+	VFMLA V16.S4, V20.S4, V14.S4
+	FMOVQ.P 16(R0), F16
+	FMOVQ.P 16(R8), F17
+	FMOVQ.P 16(R9), F18
+	FMOVQ.P 16(R10), F19
+	FMOVQ.P 16(R11), F20
+	VFMLA V16.S4, V17.S4, V3.S4
+	VFMLA V16.S4, V18.S4, V7.S4
+	VFMLA V16.S4, V19.S4, V11.S4
+	VFMLA V16.S4, V20.S4, V15.S4
+	SUB $16, R2, R2
+	B elements4
+rest4:
+	CBZ R2, sums4
+	MOVD $4, R6
+part4:
+	MOVD $4, R4
+	CMP R4, R2
+	CSEL LT, R2, R4, R4
+	CMP $2, R4
+	BEQ part4Two
+	BGT part4Three
+	CBNZ R4, part4One
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	B part4Loaded
+part4One:
+	FMOVS (R0), F16
+	FMOVS (R8), F17
+	FMOVS (R9), F18
+	FMOVS (R10), F19
+	FMOVS (R11), F20
+	B part4Loaded
+part4Three:
+	CMP $4, R4
+	BEQ part4Four
+	FMOVD (R0), F16
+	ADD $8, R0, R5
+	VLD1 (R5), V16.S[2]
+	FMOVD (R8), F17
+	ADD $8, R8, R5
+	VLD1 (R5), V17.S[2]
+	FMOVD (R9), F18
+	ADD $8, R9, R5
+	VLD1 (R5), V18.S[2]
+	FMOVD (R10), F19
+	ADD $8, R10, R5
+	VLD1 (R5), V19.S[2]
+	FMOVD (R11), F20
+	ADD $8, R11, R5
+	VLD1 (R5), V20.S[2]
+	B part4Loaded
+part4Two:
+	FMOVD (R0), F16
+	FMOVD (R8), F17
+	FMOVD (R9), F18
+	FMOVD (R10), F19
+	FMOVD (R11), F20
+	B part4Loaded
+part4Four:
+	FMOVQ (R0), F16
+	FMOVQ (R8), F17
+	FMOVQ (R9), F18
+	FMOVQ (R10), F19
+	FMOVQ (R11), F20
+part4Loaded:
+	VFMLA V16.S4, V17.S4, V0.S4
+	VFMLA V16.S4, V18.S4, V4.S4
+	VFMLA V16.S4, V19.S4, V8.S4
+	VFMLA V16.S4, V20.S4, V12.S4
+	VMOV V0.B16, V21.B16
+	VMOV V1.B16, V0.B16
+	VMOV V2.B16, V1.B16
+	VMOV V3.B16, V2.B16
+	VMOV V21.B16, V3.B16
+	VMOV V4.B16, V21.B16
+	VMOV V5.B16, V4.B16
+	VMOV V6.B16, V5.B16
+	VMOV V7.B16, V6.B16
+	VMOV V21.B16, V7.B16
+	VMOV V8.B16, V21.B16
+	VMOV V9.B16, V8.B16
+	VMOV V10.B16, V9.B16
+	VMOV V11.B16, V10.B16
+	VMOV V21.B16, V11.B16
+	VMOV V12.B16, V21.B16
+	VMOV V13.B16, V12.B16
+	VMOV V14.B16, V13.B16
+	VMOV V15.B16, V14.B16
+	VMOV V21.B16, V15.B16
+	ADD R4<<2, R0, R0
+	ADD R4<<2, R8, R8
+	ADD R4<<2, R9, R9
+	ADD R4<<2, R10, R10
+	ADD R4<<2, R11, R11
+	SUB R4, R2, R2
+	SUBS $1, R6, R6
+	BNE part4
+sums4:
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	VEXT $8, V0.B16, V0.B16, V21.B16
+	WORD $0x4e35d400 // fadd v0.4s, v0.4s, v21.4s
+	VDUP V0.S[1], V21.S4
+	FADDS F21, F0, F0
+	FMOVS.P F0, 4(R7)
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e27d4a5 // fadd v5.4s, v5.4s, v7.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	VEXT $8, V4.B16, V4.B16, V21.B16
+	WORD $0x4e35d484 // fadd v4.4s, v4.4s, v21.4s
+	VDUP V4.S[1], V21.S4
+	FADDS F21, F4, F4
+	FMOVS.P F4, 4(R7)
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2bd529 // fadd v9.4s, v9.4s, v11.4s
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	VEXT $8, V8.B16, V8.B16, V21.B16
+	WORD $0x4e35d508 // fadd v8.4s, v8.4s, v21.4s
+	VDUP V8.S[1], V21.S4
+	FADDS F21, F8, F8
+	FMOVS.P F8, 4(R7)
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2fd5ad // fadd v13.4s, v13.4s, v15.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	VEXT $8, V12.B16, V12.B16, V21.B16
+	WORD $0x4e35d58c // fadd v12.4s, v12.4s, v21.4s
+	VDUP V12.S[1], V21.S4
+	FADDS F21, F12, F12
+	FMOVS.P F12, 4(R7)
+	MOVD R11, R8
+	SUB $4, R3, R3
+	B entries4
+entries1:
+	CMP $1, R3
+	BLT done
+	MOVD query_base+0(FP), R0
+	MOVD R1, R2
+	VEOR V21.B16, V21.B16, V21.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V18.B16, V18.B16, V18.B16
+elements1:
+	CMP $16, R2
+	BLT rest1
+	FMOVQ.P 16(R0), F17
+	FMOVQ.P 16(R8), F16
+	VFMLA V17.S4, V16.S4, V21.S4
+	FMOVQ.P 16(R0), F17
+	FMOVQ.P 16(R8), F16
+	VFMLA V17.S4, V16.S4, V20.S4
+	FMOVQ.P 16(R0), F17
+	FMOVQ.P 16(R8), F16
+	VFMLA V17.S4, V16.S4, V19.S4
+	FMOVQ.P 16(R0), F17
+	FMOVQ.P 16(R8), F16
+	VFMLA V17.S4, V16.S4, V18.S4
+	SUB $16, R2, R2
+	B elements1
+rest1:
+	CBZ R2, sums1
+	MOVD $4, R6
+part1:
+	MOVD $4, R4
+	CMP R4, R2
+	CSEL LT, R2, R4, R4
+	CMP $2, R4
+	BEQ part1Two
+	BGT part1Three
+	CBNZ R4, part1One
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	B part1Loaded
+part1One:
+	FMOVS (R0), F17
+	FMOVS (R8), F16
+	B part1Loaded
+part1Three:
+	CMP $4, R4
+	BEQ part1Four
+	FMOVD (R0), F17
+	ADD $8, R0, R5
+	VLD1 (R5), V17.S[2]
+	FMOVD (R8), F16
+	ADD $8, R8, R5
+	VLD1 (R5), V16.S[2]
+	B part1Loaded
+part1Two:
+	FMOVD (R0), F17
+	FMOVD (R8), F16
+	B part1Loaded
+part1Four:
+	FMOVQ (R0), F17
+	FMOVQ (R8), F16
+part1Loaded:
+	VFMLA V17.S4, V16.S4, V21.S4
+	VMOV V21.B16, V15.B16
+	VMOV V20.B16, V21.B16
+	VMOV V19.B16, V20.B16
+	VMOV V18.B16, V19.B16
+	VMOV V15.B16, V18.B16
+	ADD R4<<2, R0, R0
+	ADD R4<<2, R8, R8
+	SUB R4, R2, R2
+	SUBS $1, R6, R6
+	BNE part1
+sums1:
+	WORD $0x4e33d6b5 // fadd v21.4s, v21.4s, v19.4s
+	WORD $0x4e32d694 // fadd v20.4s, v20.4s, v18.4s
+	WORD $0x4e34d6b5 // fadd v21.4s, v21.4s, v20.4s
+	VEXT $8, V21.B16, V21.B16, V15.B16
+	WORD $0x4e2fd6b5 // fadd v21.4s, v21.4s, v15.4s
+	VDUP V21.S[1], V15.S4
+	FADDS F15, F21, F21
+	FMOVS.P F21, 4(R7)
+	SUB $1, R3, R3
+	B entries1
+done:
+	RET
+
+// func weighNEON(out []float32, memory []float32, weights []float32)
+TEXT ·weighNEON(SB), NOSPLIT, $0-72
+	MOVD out_base+0(FP), R0
+	MOVD out_len+8(FP), R2
+	MOVD memory_base+24(FP), R1
+	LSL $2, R2, R7
+wide:
+	CMP $32, R2
+	BLT vector
+	MOVD R0, R8
+	FMOVQ.P 16(R8), F0
+	FMOVQ.P 16(R8), F1
+	FMOVQ.P 16(R8), F2
+	FMOVQ.P 16(R8), F3
+	FMOVQ.P 16(R8), F4
+	FMOVQ.P 16(R8), F5
+	FMOVQ.P 16(R8), F6
+	FMOVQ.P 16(R8), F7
+	MOVD R1, R9
+	MOVD weights_base+48(FP), R4
+	MOVD weights_len+56(FP), R3
+wideEntry:
+	CBZ R3, wideStore
+	FMOVS.P 4(R4), F12
+	MOVD R9, R8
+	FMOVQ.P 16(R8), F8
+	WORD $0x4f8c1100 // fmla v0.4s, v8.4s, v12.s[0]
+	FMOVQ.P 16(R8), F9
+	WORD $0x4f8c1121 // fmla v1.4s, v9.4s, v12.s[0]
+	FMOVQ.P 16(R8), F10
+	WORD $0x4f8c1142 // fmla v2.4s, v10.4s, v12.s[0]
+	FMOVQ.P 16(R8), F11
+	WORD $0x4f8c1163 // fmla v3.4s, v11.4s, v12.s[0]
+	FMOVQ.P 16(R8), F8
+	WORD $0x4f8c1104 // fmla v4.4s, v8.4s, v12.s[0]
+	FMOVQ.P 16(R8), F9
+	WORD $0x4f8c1125 // fmla v5.4s, v9.4s, v12.s[0]
+	FMOVQ.P 16(R8), F10
+	WORD $0x4f8c1146 // fmla v6.4s, v10.4s, v12.s[0]
+	FMOVQ.P 16(R8), F11
+	WORD $0x4f8c1167 // fmla v7.4s, v11.4s, v12.s[0]
+	ADD R7, R9, R9
+	SUB $1, R3, R3
+	B wideEntry
+wideStore:
+	FMOVQ.P F0, 16(R0)
+	FMOVQ.P F1, 16(R0)
+	FMOVQ.P F2, 16(R0)
+	FMOVQ.P F3, 16(R0)
+	FMOVQ.P F4, 16(R0)
+	FMOVQ.P F5, 16(R0)
+	FMOVQ.P F6, 16(R0)
+	FMOVQ.P F7, 16(R0)
+	ADD $128, R1, R1
+	SUB $32, R2, R2
+	B wide
+vector:
+	CMP $4, R2
+	BLT tail
+	MOVD R0, R8
+	FMOVQ.P 16(R8), F12
+	MOVD R1, R9
+	MOVD weights_base+48(FP), R4
+	MOVD weights_len+56(FP), R3
+oneEntry:
+	CBZ R3, oneStore
+	FMOVS.P 4(R4), F10
+	MOVD R9, R8
+	FMOVQ.P 16(R8), F11
+	WORD $0x4f8a116c // fmla v12.4s, v11.4s, v10.s[0]
+	ADD R7, R9, R9
+	SUB $1, R3, R3
+	B oneEntry
+oneStore:
+	FMOVQ.P F12, 16(R0)
+	ADD $16, R1, R1
+	SUB $4, R2, R2
+	B vector
+tail:
+	CBZ R2, done
+	MOVD R0, R8
+	FMOVS.P 4(R8), F10
+	MOVD R1, R9
+	MOVD weights_base+48(FP), R4
+	MOVD weights_len+56(FP), R3
+singleEntry:
+	CBZ R3, singleStore
+	FMOVS.P 4(R4), F12
+	MOVD R9, R8
+	FMOVS.P 4(R8), F11
+	WORD $0x4f8c116a // fmla v10.4s, v11.4s, v12.s[0]
+	ADD R7, R9, R9
+	SUB $1, R3, R3
+	B singleEntry
+singleStore:
+	FMOVS.P F10, 4(R0)
+	ADD $4, R1, R1
+	SUB $1, R2, R2
+	B tail
+done:
+	RET
+
+// func expsNEON(v []float32, largest float32) (sum float32)
+TEXT ·expsNEON(SB), NOSPLIT, $0-36
+	MOVD v_base+0(FP), R0
+	MOVD R0, R1
+	MOVD v_len+8(FP), R2
+	FMOVS largest+24(FP), F0
+	VDUP V0.S[0], V0.S4
+	MOVD $constants<>(SB), R15
+	FMOVQ (R15), F1
+	FMOVQ 16(R15), F2
+	FMOVQ 32(R15), F3
+	FMOVQ 48(R15), F4
+	FMOVQ 64(R15), F5
+	FMOVQ 80(R15), F6
+	FMOVQ 96(R15), F7
+	FMOVQ 112(R15), F8
+	FMOVQ 128(R15), F9
+	FMOVQ 144(R15), F10
+	FMOVQ 160(R15), F11
+	FMOVQ 176(R15), F12
+	FMOVQ 192(R15), F13
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+lanes:
+	CMP $16, R2
+	BLT tail
+	FMOVQ.P 16(R0), F21
+	FMOVQ.P 16(R0), F25
+	WORD $0x4ea0d6b5 // fsub v21.4s, v21.4s, v0.4s
+	WORD $0x4ea0d739 // fsub v25.4s, v25.4s, v0.4s
+	WORD $0x4e2bf6b5 // fmax v21.4s, v21.4s, v11.4s
+	WORD $0x4e2bf739 // fmax v25.4s, v25.4s, v11.4s
+	WORD $0x4eacf6b5 // fmin v21.4s, v21.4s, v12.4s
+	WORD $0x4eacf739 // fmin v25.4s, v25.4s, v12.4s
+	VMOV V2.B16, V20.B16
+	VMOV V2.B16, V24.B16
+	VFMLA V1.S4, V21.S4, V20.S4
+	VFMLA V1.S4, V25.S4, V24.S4
+	WORD $0x4ea2d693 // fsub v19.4s, v20.4s, v2.4s
+	WORD $0x4ea2d717 // fsub v23.4s, v24.4s, v2.4s
+	VFMLS V3.S4, V19.S4, V21.S4
+	VFMLS V3.S4, V23.S4, V25.S4
+	VFMLS V4.S4, V19.S4, V21.S4
+	VFMLS V4.S4, V23.S4, V25.S4
+	VMOV V6.B16, V18.B16
+	VMOV V6.B16, V22.B16
+	VFMLA V5.S4, V21.S4, V18.S4
+	VFMLA V5.S4, V25.S4, V22.S4
+	VMOV V7.B16, V19.B16
+	VMOV V7.B16, V23.B16
+	VFMLA V18.S4, V21.S4, V19.S4
+	VFMLA V22.S4, V25.S4, V23.S4
+	VMOV V8.B16, V18.B16
+	VMOV V8.B16, V22.B16
+	VFMLA V19.S4, V21.S4, V18.S4
+	VFMLA V23.S4, V25.S4, V22.S4
+	VMOV V9.B16, V19.B16
+	VMOV V9.B16, V23.B16
+	VFMLA V18.S4, V21.S4, V19.S4
+	VFMLA V22.S4, V25.S4, V23.S4
+	WORD $0x6e35deb2 // fmul v18.4s, v21.4s, v21.4s
+	WORD $0x6e39df36 // fmul v22.4s, v25.4s, v25.4s
+	VFMLA V18.S4, V19.S4, V21.S4
+	VFMLA V22.S4, V23.S4, V25.S4
+	WORD $0x4e2ad6b5 // fadd v21.4s, v21.4s, v10.4s
+	WORD $0x4e2ad739 // fadd v25.4s, v25.4s, v10.4s
+	VSHL $23, V20.S4, V20.S4
+	VSHL $23, V24.S4, V24.S4
+	WORD $0x4f3f0692 // sshr v18.4s, v20.4s, #1
+	WORD $0x4f3f0716 // sshr v22.4s, v24.4s, #1
+	VAND V13.B16, V18.B16, V18.B16
+	VAND V13.B16, V22.B16, V22.B16
+	VSUB V18.S4, V20.S4, V20.S4
+	VSUB V22.S4, V24.S4, V24.S4
+	VADD V10.S4, V18.S4, V18.S4
+	VADD V10.S4, V22.S4, V22.S4
+	VADD V10.S4, V20.S4, V20.S4
+	VADD V10.S4, V24.S4, V24.S4
+	WORD $0x6e32deb5 // fmul v21.4s, v21.4s, v18.4s
+	WORD $0x6e36df39 // fmul v25.4s, v25.4s, v22.4s
+	WORD $0x6e34deb5 // fmul v21.4s, v21.4s, v20.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	FMOVQ.P F21, 16(R1)
+	FMOVQ.P F25, 16(R1)
+	WORD $0x4e35d5ce // fadd v14.4s, v14.4s, v21.4s
+	WORD $0x4e39d5ef // fadd v15.4s, v15.4s, v25.4s
+	FMOVQ.P 16(R0), F24
+	FMOVQ.P 16(R0), F20
+	WORD $0x4ea0d718 // fsub v24.4s, v24.4s, v0.4s
+	WORD $0x4ea0d694 // fsub v20.4s, v20.4s, v0.4s
+	WORD $0x4e2bf718 // fmax v24.4s, v24.4s, v11.4s
+	WORD $0x4e2bf694 // fmax v20.4s, v20.4s, v11.4s
+	WORD $0x4eacf718 // fmin v24.4s, v24.4s, v12.4s
+	WORD $0x4eacf694 // fmin v20.4s, v20.4s, v12.4s
+	VMOV V2.B16, V22.B16
+	VMOV V2.B16, V18.B16
+	VFMLA V1.S4, V24.S4, V22.S4
+	VFMLA V1.S4, V20.S4, V18.S4
+	WORD $0x4ea2d6d7 // fsub v23.4s, v22.4s, v2.4s
+	WORD $0x4ea2d653 // fsub v19.4s, v18.4s, v2.4s
+	VFMLS V3.S4, V23.S4, V24.S4
+	VFMLS V3.S4, V19.S4, V20.S4
+	VFMLS V4.S4, V23.S4, V24.S4
+	VFMLS V4.S4, V19.S4, V20.S4
+	VMOV V6.B16, V25.B16
+	VMOV V6.B16, V21.B16
+	VFMLA V5.S4, V24.S4, V25.S4
+	VFMLA V5.S4, V20.S4, V21.S4
+	VMOV V7.B16, V23.B16
+	VMOV V7.B16, V19.B16
+	VFMLA V25.S4, V24.S4, V23.S4
+	VFMLA V21.S4, V20.S4, V19.S4
+	VMOV V8.B16, V25.B16
+	VMOV V8.B16, V21.B16
+	VFMLA V23.S4, V24.S4, V25.S4
+	VFMLA V19.S4, V20.S4, V21.S4
+	VMOV V9.B16, V23.B16
+	VMOV V9.B16, V19.B16
+	VFMLA V25.S4, V24.S4, V23.S4
+	VFMLA V21.S4, V20.S4, V19.S4
+	WORD $0x6e38df19 // fmul v25.4s, v24.4s, v24.4s
+	WORD $0x6e34de95 // fmul v21.4s, v20.4s, v20.4s
+	VFMLA V25.S4, V23.S4, V24.S4
+	VFMLA V21.S4, V19.S4, V20.S4
+	WORD $0x4e2ad718 // fadd v24.4s, v24.4s, v10.4s
+	WORD $0x4e2ad694 // fadd v20.4s, v20.4s, v10.4s
+	VSHL $23, V22.S4, V22.S4
+	VSHL $23, V18.S4, V18.S4
+	WORD $0x4f3f06d9 // sshr v25.4s, v22.4s, #1
+	WORD $0x4f3f0655 // sshr v21.4s, v18.4s, #1
+	VAND V13.B16, V25.B16, V25.B16
+	VAND V13.B16, V21.B16, V21.B16
+	VSUB V25.S4, V22.S4, V22.S4
+	VSUB V21.S4, V18.S4, V18.S4
+	VADD V10.S4, V25.S4, V25.S4
+	VADD V10.S4, V21.S4, V21.S4
+	VADD V10.S4, V22.S4, V22.S4
+	VADD V10.S4, V18.S4, V18.S4
+	WORD $0x6e39df18 // fmul v24.4s, v24.4s, v25.4s
+	WORD $0x6e35de94 // fmul v20.4s, v20.4s, v21.4s
+	WORD $0x6e36df18 // fmul v24.4s, v24.4s, v22.4s
+	WORD $0x6e32de94 // fmul v20.4s, v20.4s, v18.4s
+	FMOVQ.P F24, 16(R1)
+	FMOVQ.P F20, 16(R1)
+	WORD $0x4e38d610 // fadd v16.4s, v16.4s, v24.4s
+	WORD $0x4e34d631 // fadd v17.4s, v17.4s, v20.4s
+	SUB $16, R2, R2
+	B lanes
+tail:
+	CBZ R2, sum
+	MOVD $4, R6
+	MOVD $tailMask<>(SB), R7
+part:
+	MOVD $4, R4
+	CMP R4, R2
+	CSEL LT, R2, R4, R4
+	CBZ R4, next
+	CMP $2, R4
+	BEQ partTwo
+	BGT partThree
+	CBNZ R4, partOne
+	VEOR V20.B16, V20.B16, V20.B16
+	B partLoaded
+partOne:
+	FMOVS (R0), F20
+	B partLoaded
+partThree:
+	CMP $4, R4
+	BEQ partFour
+	FMOVD (R0), F20
+	ADD $8, R0, R5
+	VLD1 (R5), V20.S[2]
+	B partLoaded
+partTwo:
+	FMOVD (R0), F20
+	B partLoaded
+partFour:
+	FMOVQ (R0), F20
+partLoaded:
+	WORD $0x4ea0d694 // fsub v20.4s, v20.4s, v0.4s
+	WORD $0x4e2bf694 // fmax v20.4s, v20.4s, v11.4s
+	WORD $0x4eacf694 // fmin v20.4s, v20.4s, v12.4s
+	VMOV V2.B16, V19.B16
+	VFMLA V1.S4, V20.S4, V19.S4
+	WORD $0x4ea2d678 // fsub v24.4s, v19.4s, v2.4s
+	VFMLS V3.S4, V24.S4, V20.S4
+	VFMLS V4.S4, V24.S4, V20.S4
+	VMOV V6.B16, V18.B16
+	VFMLA V5.S4, V20.S4, V18.S4
+	VMOV V7.B16, V24.B16
+	VFMLA V18.S4, V20.S4, V24.S4
+	VMOV V8.B16, V18.B16
+	VFMLA V24.S4, V20.S4, V18.S4
+	VMOV V9.B16, V24.B16
+	VFMLA V18.S4, V20.S4, V24.S4
+	WORD $0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
+	VFMLA V18.S4, V24.S4, V20.S4
+	WORD $0x4e2ad694 // fadd v20.4s, v20.4s, v10.4s
+	VSHL $23, V19.S4, V19.S4
+	WORD $0x4f3f0672 // sshr v18.4s, v19.4s, #1
+	VAND V13.B16, V18.B16, V18.B16
+	VSUB V18.S4, V19.S4, V19.S4
+	VADD V10.S4, V18.S4, V18.S4
+	VADD V10.S4, V19.S4, V19.S4
+	WORD $0x6e32de94 // fmul v20.4s, v20.4s, v18.4s
+	WORD $0x6e33de94 // fmul v20.4s, v20.4s, v19.4s
+	CMP $2, R4
+	BLT storeOne
+	BEQ storeTwo
+	CMP $4, R4
+	BEQ storeFour
+	ADD $8, R0, R5
+	VST1 V20.S[2], (R5)
+storeTwo:
+	FMOVD F20, (R0)
+	B storeStored
+storeOne:
+	FMOVS F20, (R0)
+	B storeStored
+storeFour:
+	FMOVQ F20, (R0)
+storeStored:
+	ADD R4<<2, R0, R0
+	SUB R4<<2, R7, R5
+	FMOVQ 16(R5), F19
+	VAND V19.B16, V20.B16, V20.B16
+	SUB R4, R2, R2
+	WORD $0x4e34d5ce // fadd v14.4s, v14.4s, v20.4s
+next:
+	VMOV V14.B16, V19.B16
+	VMOV V15.B16, V14.B16
+	VMOV V16.B16, V15.B16
+	VMOV V17.B16, V16.B16
+	VMOV V19.B16, V17.B16
+	SUBS $1, R6, R6
+	BNE part
+sum:
+	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD $0x4e31d5ef // fadd v15.4s, v15.4s, v17.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	VEXT $8, V14.B16, V14.B16, V19.B16
+	WORD $0x4e33d5ce // fadd v14.4s, v14.4s, v19.4s
+	VDUP V14.S[1], V19.S4
+	FADDS F19, F14, F14
+	FMOVS F14, sum+32(FP)
+	RET
+
+// func divideNEON(v []float32, by float32)
+TEXT ·divideNEON(SB), NOSPLIT, $0-28
+	MOVD v_base+0(FP), R0
+	MOVD R0, R1
+	MOVD v_len+8(FP), R2
+	FMOVS by+24(FP), F0
+	VDUP V0.S[0], V0.S4
+vector:
+	CMP $4, R2
+	BLT tail
+	FMOVQ.P 16(R0), F1
+	WORD $0x6e20fc21 // fdiv v1.4s, v1.4s, v0.4s
+	FMOVQ.P F1, 16(R1)
+	SUB $4, R2, R2
+	B vector
+tail:
+	CBZ R2, done
+	FMOVS.P 4(R0), F1
+	WORD $0x6e20fc21 // fdiv v1.4s, v1.4s, v0.4s
+	FMOVS.P F1, 4(R1)
+	SUB $1, R2, R2
+	B tail
+done:
+	RET
+
+// func addVectorNEON(out []float32, x []float32, y []float32)
+TEXT ·addVectorNEON(SB), NOSPLIT, $0-72
+	MOVD out_base+0(FP), R0
+	MOVD out_len+8(FP), R2
+	MOVD x_base+24(FP), R3
+	MOVD y_base+48(FP), R4
+vector:
+	CMP $4, R2
+	BLT tail
+	FMOVQ.P 16(R3), F0
+	FMOVQ.P 16(R4), F1
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	FMOVQ.P F0, 16(R0)
+	SUB $4, R2, R2
+	B vector
+tail:
+	CBZ R2, done
+	FMOVS.P 4(R3), F0
+	FMOVS.P 4(R4), F1
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	FMOVS.P F0, 4(R0)
+	SUB $1, R2, R2
+	B tail
+done:
+	RET
+
+// func largestNEON(v []float32) (largest float32, finite bool)
+TEXT ·largestNEON(SB), NOSPLIT, $0-29
+	MOVD v_base+0(FP), R0
+	MOVD v_len+8(FP), R2
+	MOVD $constants<>(SB), R15
+	FMOVQ 256(R15), F0
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VMOV V0.B16, V2.B16
+	VMOV V0.B16, V3.B16
+	VMOV V0.B16, V4.B16
+	VMOV V0.B16, V5.B16
+chains:
+	CMP $16, R2
+	BLT vector
+	FMOVQ.P 16(R0), F10
+	FMOVQ.P 16(R0), F11
+	FMOVQ.P 16(R0), F12
+	FMOVQ.P 16(R0), F13
+	WORD $0x6ea2e54e // fcmgt v14.4s, v10.4s, v2.4s
+	WORD $0x6ea3e56f // fcmgt v15.4s, v11.4s, v3.4s
+	WORD $0x6ea4e590 // fcmgt v16.4s, v12.4s, v4.4s
+	WORD $0x6ea5e5b1 // fcmgt v17.4s, v13.4s, v5.4s
+	VFMLA V10.S4, V1.S4, V6.S4
+	VFMLA V11.S4, V1.S4, V7.S4
+	VFMLA V12.S4, V1.S4, V8.S4
+	VFMLA V13.S4, V1.S4, V9.S4
+	VBIT V14.B16, V10.B16, V2.B16
+	VBIT V15.B16, V11.B16, V3.B16
+	VBIT V16.B16, V12.B16, V4.B16
+	VBIT V17.B16, V13.B16, V5.B16
+	SUB $16, R2, R2
+	B chains
+vector:
+	CMP $4, R2
+	BLT tail
+	FMOVQ.P 16(R0), F10
+	WORD $0x6ea2e54e // fcmgt v14.4s, v10.4s, v2.4s
+	VFMLA V10.S4, V1.S4, V6.S4
+	VBIT V14.B16, V10.B16, V2.B16
+	SUB $4, R2, R2
+	B vector
+tail:
+	CBZ R2, result
+	FMOVS.P 4(R0), F10
+	VDUP V10.S[0], V10.S4
+	WORD $0x6ea2e54e // fcmgt v14.4s, v10.4s, v2.4s
+	VFMLA V10.S4, V1.S4, V6.S4
+	VBIT V14.B16, V10.B16, V2.B16
+	SUB $1, R2, R2
+	B tail
+result:
+	WORD $0x4e24f442 // fmax v2.4s, v2.4s, v4.4s
+	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	WORD $0x4e25f463 // fmax v3.4s, v3.4s, v5.4s
+	WORD $0x4e29d4e7 // fadd v7.4s, v7.4s, v9.4s
+	WORD $0x4e23f442 // fmax v2.4s, v2.4s, v3.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x6e30f842 // fmaxv s2, v2.4s
+	WORD $0x6e30f8c6 // fmaxv s6, v6.4s
+	FMOVS F2, largest+24(FP)
+	FCMPS F6, F6
+	CSET VC, R3
+	MOVB R3, finite+28(FP)
+	RET
+
+// func findNEON(v []float32, x float32) (index int)
+TEXT ·findNEON(SB), NOSPLIT, $0-40
+	MOVD v_base+0(FP), R0
+	MOVD R0, R1
+	MOVD v_len+8(FP), R2
+	FMOVS x+24(FP), F0
+	VDUP V0.S[0], V0.S4
+group:
+	CMP $16, R2
+	BLT vector
+	FMOVQ (R0), F1
+	WORD $0x4e20e421 // fcmeq v1.4s, v1.4s, v0.4s
+	FMOVQ 16(R0), F2
+	WORD $0x4e20e442 // fcmeq v2.4s, v2.4s, v0.4s
+	FMOVQ 32(R0), F3
+	WORD $0x4e20e463 // fcmeq v3.4s, v3.4s, v0.4s
+	FMOVQ 48(R0), F4
+	WORD $0x4e20e484 // fcmeq v4.4s, v4.4s, v0.4s
+	VORR V2.B16, V1.B16, V1.B16
+	VORR V4.B16, V3.B16, V3.B16
+	VORR V3.B16, V1.B16, V1.B16
+	VMOV V1.D[0], R4
+	VMOV V1.D[1], R5
+	ORR R5, R4, R4
+	CBNZ R4, vector
+	ADD $64, R0, R0
+	SUB $16, R2, R2
+	B group
+vector:
+	CMP $4, R2
+	BLT tail
+	FMOVQ.P 16(R0), F1
+	WORD $0x4e20e421 // fcmeq v1.4s, v1.4s, v0.4s
+	VMOV V1.D[0], R4
+	VMOV V1.D[1], R5
+	SUB $16, R0, R3
+	CBNZ R4, found
+	ADD $8, R3, R3
+	MOVD R5, R4
+	CBNZ R4, found
+	SUB $4, R2, R2
+	B vector
+tail:
+	CBZ R2, none
+	FMOVS.P 4(R0), F1
+	WORD $0x4e20e421 // fcmeq v1.4s, v1.4s, v0.4s
+	FMOVS F1, F1
+	VMOV V1.D[0], R4
+	VMOV V1.D[1], R5
+	SUB $4, R0, R3
+	CBNZ R4, found
+	SUB $1, R2, R2
+	B tail
+none:
+	MOVD v_len+8(FP), R3
+	MOVD R3, index+32(FP)
+	RET
+found:
+	RBIT R4, R4
+	CLZ R4, R4
+	SUB R1, R3, R3
+	LSR $2, R3, R3
+	ADD R4>>5, R3, R3
+	MOVD R3, index+32(FP)
+	RET
+
+// func sumExpNEON(v []float32, largest float32) (sum float64)
+TEXT ·sumExpNEON(SB), NOSPLIT, $0-40
+	MOVD v_base+0(FP), R0
+	MOVD R0, R1
+	MOVD v_len+8(FP), R2
+	FMOVS largest+24(FP), F0
+	VDUP V0.S[0], V0.S4
+	MOVD $constants<>(SB), R15
+	FMOVQ (R15), F1
+	FMOVQ 16(R15), F2
+	FMOVQ 32(R15), F3
+	FMOVQ 48(R15), F4
+	FMOVQ 64(R15), F5
+	FMOVQ 80(R15), F6
+	FMOVQ 96(R15), F7
+	FMOVQ 112(R15), F8
+	FMOVQ 128(R15), F9
+	FMOVQ 144(R15), F10
+	FMOVQ 160(R15), F11
+	FMOVQ 176(R15), F12
+	FMOVQ 192(R15), F13
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	VEOR V18.B16, V18.B16, V18.B16
+	VEOR V19.B16, V19.B16, V19.B16
+	VEOR V20.B16, V20.B16, V20.B16
+	VEOR V21.B16, V21.B16, V21.B16
+lanes:
+	CMP $16, R2
+	BLT tail
+	FMOVQ.P 16(R0), F25
+	FMOVQ.P 16(R0), F29
+	WORD $0x4ea0d739 // fsub v25.4s, v25.4s, v0.4s
+	WORD $0x4ea0d7bd // fsub v29.4s, v29.4s, v0.4s
+	WORD $0x4e2bf739 // fmax v25.4s, v25.4s, v11.4s
+	WORD $0x4e2bf7bd // fmax v29.4s, v29.4s, v11.4s
+	WORD $0x4eacf739 // fmin v25.4s, v25.4s, v12.4s
+	WORD $0x4eacf7bd // fmin v29.4s, v29.4s, v12.4s
+	VMOV V2.B16, V24.B16
+	VMOV V2.B16, V28.B16
+	VFMLA V1.S4, V25.S4, V24.S4
+	VFMLA V1.S4, V29.S4, V28.S4
+	WORD $0x4ea2d717 // fsub v23.4s, v24.4s, v2.4s
+	WORD $0x4ea2d79b // fsub v27.4s, v28.4s, v2.4s
+	VFMLS V3.S4, V23.S4, V25.S4
+	VFMLS V3.S4, V27.S4, V29.S4
+	VFMLS V4.S4, V23.S4, V25.S4
+	VFMLS V4.S4, V27.S4, V29.S4
+	VMOV V6.B16, V22.B16
+	VMOV V6.B16, V26.B16
+	VFMLA V5.S4, V25.S4, V22.S4
+	VFMLA V5.S4, V29.S4, V26.S4
+	VMOV V7.B16, V23.B16
+	VMOV V7.B16, V27.B16
+	VFMLA V22.S4, V25.S4, V23.S4
+	VFMLA V26.S4, V29.S4, V27.S4
+	VMOV V8.B16, V22.B16
+	VMOV V8.B16, V26.B16
+	VFMLA V23.S4, V25.S4, V22.S4
+	VFMLA V27.S4, V29.S4, V26.S4
+	VMOV V9.B16, V23.B16
+	VMOV V9.B16, V27.B16
+	VFMLA V22.S4, V25.S4, V23.S4
+	VFMLA V26.S4, V29.S4, V27.S4
+	WORD $0x6e39df36 // fmul v22.4s, v25.4s, v25.4s
+	WORD $0x6e3ddfba // fmul v26.4s, v29.4s, v29.4s
+	VFMLA V22.S4, V23.S4, V25.S4
+	VFMLA V26.S4, V27.S4, V29.S4
+	WORD $0x4e2ad739 // fadd v25.4s, v25.4s, v10.4s
+	WORD $0x4e2ad7bd // fadd v29.4s, v29.4s, v10.4s
+	VSHL $23, V24.S4, V24.S4
+	VSHL $23, V28.S4, V28.S4
+	WORD $0x4f3f0716 // sshr v22.4s, v24.4s, #1
+	WORD $0x4f3f079a // sshr v26.4s, v28.4s, #1
+	VAND V13.B16, V22.B16, V22.B16
+	VAND V13.B16, V26.B16, V26.B16
+	VSUB V22.S4, V24.S4, V24.S4
+	VSUB V26.S4, V28.S4, V28.S4
+	VADD V10.S4, V22.S4, V22.S4
+	VADD V10.S4, V26.S4, V26.S4
+	VADD V10.S4, V24.S4, V24.S4
+	VADD V10.S4, V28.S4, V28.S4
+	WORD $0x6e36df39 // fmul v25.4s, v25.4s, v22.4s
+	WORD $0x6e3adfbd // fmul v29.4s, v29.4s, v26.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
+	WORD $0x4e617b37 // fcvtl2 v23.2d, v25.4s
+	WORD $0x4e617bbb // fcvtl2 v27.2d, v29.4s
+	WORD $0x0e617b39 // fcvtl v25.2d, v25.2s
+	WORD $0x0e617bbd // fcvtl v29.2d, v29.2s
+	WORD $0x4e79d5ce // fadd v14.2d, v14.2d, v25.2d
+	WORD $0x4e7dd610 // fadd v16.2d, v16.2d, v29.2d
+	WORD $0x4e77d5ef // fadd v15.2d, v15.2d, v23.2d
+	WORD $0x4e7bd631 // fadd v17.2d, v17.2d, v27.2d
+	FMOVQ.P 16(R0), F28
+	FMOVQ.P 16(R0), F24
+	WORD $0x4ea0d79c // fsub v28.4s, v28.4s, v0.4s
+	WORD $0x4ea0d718 // fsub v24.4s, v24.4s, v0.4s
+	WORD $0x4e2bf79c // fmax v28.4s, v28.4s, v11.4s
+	WORD $0x4e2bf718 // fmax v24.4s, v24.4s, v11.4s
+	WORD $0x4eacf79c // fmin v28.4s, v28.4s, v12.4s
+	WORD $0x4eacf718 // fmin v24.4s, v24.4s, v12.4s
+	VMOV V2.B16, V26.B16
+	VMOV V2.B16, V22.B16
+	VFMLA V1.S4, V28.S4, V26.S4
+	VFMLA V1.S4, V24.S4, V22.S4
+	WORD $0x4ea2d75b // fsub v27.4s, v26.4s, v2.4s
+	WORD $0x4ea2d6d7 // fsub v23.4s, v22.4s, v2.4s
+	VFMLS V3.S4, V27.S4, V28.S4
+	VFMLS V3.S4, V23.S4, V24.S4
+	VFMLS V4.S4, V27.S4, V28.S4
+	VFMLS V4.S4, V23.S4, V24.S4
+	VMOV V6.B16, V29.B16
+	VMOV V6.B16, V25.B16
+	VFMLA V5.S4, V28.S4, V29.S4
+	VFMLA V5.S4, V24.S4, V25.S4
+	VMOV V7.B16, V27.B16
+	VMOV V7.B16, V23.B16
+	VFMLA V29.S4, V28.S4, V27.S4
+	VFMLA V25.S4, V24.S4, V23.S4
+	VMOV V8.B16, V29.B16
+	VMOV V8.B16, V25.B16
+	VFMLA V27.S4, V28.S4, V29.S4
+	VFMLA V23.S4, V24.S4, V25.S4
+	VMOV V9.B16, V27.B16
+	VMOV V9.B16, V23.B16
+	VFMLA V29.S4, V28.S4, V27.S4
+	VFMLA V25.S4, V24.S4, V23.S4
+	WORD $0x6e3cdf9d // fmul v29.4s, v28.4s, v28.4s
+	WORD $0x6e38df19 // fmul v25.4s, v24.4s, v24.4s
+	VFMLA V29.S4, V27.S4, V28.S4
+	VFMLA V25.S4, V23.S4, V24.S4
+	WORD $0x4e2ad79c // fadd v28.4s, v28.4s, v10.4s
+	WORD $0x4e2ad718 // fadd v24.4s, v24.4s, v10.4s
+	VSHL $23, V26.S4, V26.S4
+	VSHL $23, V22.S4, V22.S4
+	WORD $0x4f3f075d // sshr v29.4s, v26.4s, #1
+	WORD $0x4f3f06d9 // sshr v25.4s, v22.4s, #1
+	VAND V13.B16, V29.B16, V29.B16
+	VAND V13.B16, V25.B16, V25.B16
+	VSUB V29.S4, V26.S4, V26.S4
+	VSUB V25.S4, V22.S4, V22.S4
+	VADD V10.S4, V29.S4, V29.S4
+	VADD V10.S4, V25.S4, V25.S4
+	VADD V10.S4, V26.S4, V26.S4
+	VADD V10.S4, V22.S4, V22.S4
+	WORD $0x6e3ddf9c // fmul v28.4s, v28.4s, v29.4s
+	WORD $0x6e39df18 // fmul v24.4s, v24.4s, v25.4s
+	WORD $0x6e3adf9c // fmul v28.4s, v28.4s, v26.4s
+	WORD $0x6e36df18 // fmul v24.4s, v24.4s, v22.4s
+	WORD $0x4e617b9b // fcvtl2 v27.2d, v28.4s
+	WORD $0x4e617b17 // fcvtl2 v23.2d, v24.4s
+	WORD $0x0e617b9c // fcvtl v28.2d, v28.2s
+	WORD $0x0e617b18 // fcvtl v24.2d, v24.2s
+	WORD $0x4e7cd652 // fadd v18.2d, v18.2d, v28.2d
+	WORD $0x4e78d694 // fadd v20.2d, v20.2d, v24.2d
+	WORD $0x4e7bd673 // fadd v19.2d, v19.2d, v27.2d
+	WORD $0x4e77d6b5 // fadd v21.2d, v21.2d, v23.2d
+	SUB $16, R2, R2
+	B lanes
+tail:
+	CBZ R2, sum
+	MOVD $4, R6
+	MOVD $tailMask<>(SB), R7
+part:
+	MOVD $4, R4
+	CMP R4, R2
+	CSEL LT, R2, R4, R4
+	CBZ R4, next
+	CMP $2, R4
+	BEQ partTwo
+	BGT partThree
+	CBNZ R4, partOne
+	VEOR V24.B16, V24.B16, V24.B16
+	B partLoaded
+partOne:
+	FMOVS (R0), F24
+	B partLoaded
+partThree:
+	CMP $4, R4
+	BEQ partFour
+	FMOVD (R0), F24
+	ADD $8, R0, R5
+	VLD1 (R5), V24.S[2]
+	B partLoaded
+partTwo:
+	FMOVD (R0), F24
+	B partLoaded
+partFour:
+	FMOVQ (R0), F24
+partLoaded:
+	WORD $0x4ea0d718 // fsub v24.4s, v24.4s, v0.4s
+	WORD $0x4e2bf718 // fmax v24.4s, v24.4s, v11.4s
+	WORD $0x4eacf718 // fmin v24.4s, v24.4s, v12.4s
+	VMOV V2.B16, V23.B16
+	VFMLA V1.S4, V24.S4, V23.S4
+	WORD $0x4ea2d6fc // fsub v28.4s, v23.4s, v2.4s
+	VFMLS V3.S4, V28.S4, V24.S4
+	VFMLS V4.S4, V28.S4, V24.S4
+	VMOV V6.B16, V22.B16
+	VFMLA V5.S4, V24.S4, V22.S4
+	VMOV V7.B16, V28.B16
+	VFMLA V22.S4, V24.S4, V28.S4
+	VMOV V8.B16, V22.B16
+	VFMLA V28.S4, V24.S4, V22.S4
+	VMOV V9.B16, V28.B16
+	VFMLA V22.S4, V24.S4, V28.S4
+	WORD $0x6e38df16 // fmul v22.4s, v24.4s, v24.4s
+	VFMLA V22.S4, V28.S4, V24.S4
+	WORD $0x4e2ad718 // fadd v24.4s, v24.4s, v10.4s
+	VSHL $23, V23.S4, V23.S4
+	WORD $0x4f3f06f6 // sshr v22.4s, v23.4s, #1
+	VAND V13.B16, V22.B16, V22.B16
+	VSUB V22.S4, V23.S4, V23.S4
+	VADD V10.S4, V22.S4, V22.S4
+	VADD V10.S4, V23.S4, V23.S4
+	WORD $0x6e36df18 // fmul v24.4s, v24.4s, v22.4s
+	WORD $0x6e37df18 // fmul v24.4s, v24.4s, v23.4s
+	ADD R4<<2, R0, R0
+	SUB R4<<2, R7, R5
+	FMOVQ 16(R5), F23
+	VAND V23.B16, V24.B16, V24.B16
+	SUB R4, R2, R2
+	WORD $0x4e617b16 // fcvtl2 v22.2d, v24.4s
+	WORD $0x0e617b18 // fcvtl v24.2d, v24.2s
+	WORD $0x4e78d5ce // fadd v14.2d, v14.2d, v24.2d
+	WORD $0x4e76d5ef // fadd v15.2d, v15.2d, v22.2d
+next:
+	VMOV V14.B16, V23.B16
+	VMOV V15.B16, V14.B16
+	VMOV V16.B16, V15.B16
+	VMOV V17.B16, V16.B16
+	VMOV V18.B16, V17.B16
+	VMOV V19.B16, V18.B16
+	VMOV V20.B16, V19.B16
+	VMOV V21.B16, V20.B16
+	VMOV V23.B16, V21.B16
+	VMOV V14.B16, V23.B16
+	VMOV V15.B16, V14.B16
+	VMOV V16.B16, V15.B16
+	VMOV V17.B16, V16.B16
+	VMOV V18.B16, V17.B16
+	VMOV V19.B16, V18.B16
+	VMOV V20.B16, V19.B16
+	VMOV V21.B16, V20.B16
+	VMOV V23.B16, V21.B16
+	SUBS $1, R6, R6
+	BNE part
+sum:
+	WORD $0x4e72d5ce // fadd v14.2d, v14.2d, v18.2d
+	WORD $0x4e73d5ef // fadd v15.2d, v15.2d, v19.2d
+	WORD $0x4e74d610 // fadd v16.2d, v16.2d, v20.2d
+	WORD $0x4e75d631 // fadd v17.2d, v17.2d, v21.2d
+	WORD $0x4e70d5ce // fadd v14.2d, v14.2d, v16.2d
+	WORD $0x4e71d5ef // fadd v15.2d, v15.2d, v17.2d
+	WORD $0x4e6fd5ce // fadd v14.2d, v14.2d, v15.2d
+	VDUP V14.D[1], V23.D2
+	FADDD F23, F14, F14
+	FMOVD F14, sum+32(FP)
 	RET

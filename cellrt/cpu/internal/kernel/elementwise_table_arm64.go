@@ -3,7 +3,9 @@
 package kernel
 
 func neonElementwise() elementwise {
-	t := portable().elementwise
-	t.tanh, t.lstm, t.gru, t.treeLeaf, t.treeNode = tanhNEON, lstmNEON, gruNEON, treeLeafNEON, treeNodeNEON
-	return t
+	return elementwise{
+		tanh: tanhNEON, lstm: lstmNEON, gru: gruNEON, treeLeaf: treeLeafNEON, treeNode: treeNodeNEON,
+		dots: dotsNEON, weigh: weighNEON, exps: expsNEON, divide: divideNEON, addVector: addVectorNEON,
+		largest: largestNEON, find: findNEON, sumExp: sumExpNEON,
+	}
 }

@@ -77,8 +77,8 @@ func halve(from, to string) string {
 	return word(0x4f3f0400|number(from)<<5|number(to), fmt.Sprintf("sshr v%d.4s, v%d.4s, #1", number(to), number(from)))
 }
 
-// maxAcross returns the line that puts the largest element of a vector without
-// NaN into the first element of another.
+// maxAcross returns the line that puts the largest element of a vector into the
+// first element of another: NaN if one is.
 func maxAcross(from, to string) string {
 	return word(0x6e30f800|number(from)<<5|number(to), fmt.Sprintf("fmaxv s%d, v%d.4s", number(to), number(from)))
 }

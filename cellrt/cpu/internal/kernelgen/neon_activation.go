@@ -1,11 +1,11 @@
 package main
 
-// The constants each activation needs.
+// The constants each activation needs, and all there are.
 const (
 	neonPower     = "log2E rounder ln2High ln2Low e4 e3 e2 e1 e0 one "
 	neonExp       = neonPower + "expLow expHigh exponentBits "
 	neonTanh      = neonPower + "two tanhHigh signBit "
-	neonGateNames = neonExp + "two tanhHigh signBit "
+	neonConstants = neonExp + "two tanhHigh signBit lowest "
 )
 
 // power computes e^x = 2^n (1 + below) for a clamped x, whose register it takes

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,6 +13,8 @@ func neonElementwise() *unit {
 	u := &unit{name: "elementwise", arch: arm64}
 	emitNeonTanh(u)
 	emitNeonGates(u)
+	emitNeonAttention(u)
+	emitNeonGreedy(u)
 	return u
 }
 
@@ -26,23 +29,20 @@ func neonStart(u *unit, name, doc string, params, results []param) *neonRoutine 
 	return &neonRoutine{routine: u.routine(neon(), name, name+"NEON "+doc, params, results)}
 }
 
-// hold keeps constants in registers for the whole function.
+// hold keeps constants in registers for the whole function. All routines read
+// them from one table, each repeated over a vector.
 func (r *neonRoutine) hold(names string) {
+	list := strings.Fields(neonConstants)
 	var words []uint32
-	var regs []string
-	list := strings.Fields(names)
 	for _, name := range list {
 		bits := constantBits(name)
 		words = append(words, bits, bits, bits, bits)
-		r.held[name] = r.take()
-		regs = append(regs, float(r.held[name]))
 	}
-	r.ins("MOVD $%s, R15", r.data(strings.Join(list, "_"), words))
-	for i := 0; i+1 < len(regs); i += 2 {
-		r.ins("FLDPQ %s, (%s, %s)", at(i*r.bytes, "R15"), regs[i], regs[i+1])
-	}
-	if n := len(regs) - 1; n%2 == 0 {
-		r.ins("FMOVQ %s, %s", at(n*r.bytes, "R15"), regs[n])
+	r.ins("MOVD $%s, R15", r.data("constants", words))
+	for name := range strings.FieldsSeq(names) {
+		reg := r.take()
+		r.held[name] = reg
+		r.ins("FMOVQ %s, %s", at(slices.Index(list, name)*r.bytes, "R15"), float(reg))
 	}
 }
 

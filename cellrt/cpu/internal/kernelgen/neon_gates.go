@@ -31,7 +31,7 @@ func neonGates(u *unit, name, doc string, gates int, states ...string) *neonRout
 		r.ins("MOVD %s, %s", r.arg(s), neonState(i))
 	}
 	r.ins("MOVD %s, R2", r.arg("len "+states[0]))
-	r.hold(neonGateNames)
+	r.hold(neonExp + "two tanhHigh signBit ")
 	return r
 }
 
