@@ -90,6 +90,21 @@ func vectorCases() []routineCase {
 			}
 			return uint64(e.find(s[0], s[1][0]))
 		}},
+		{name: "find a zero that is not there", lengths: vectors(-1), run: func(e *elementwise, _ int, s [][]float32) uint64 {
+			for i, x := range s[0] {
+				if x == 0 {
+					s[0][i] = 1
+				}
+			}
+			return uint64(e.find(s[0], 0))
+		}},
+		{name: "largest of negative ones", lengths: vectors(-1), run: func(e *elementwise, _ int, s [][]float32) uint64 {
+			for i, x := range s[0] {
+				s[0][i] = -abs(x)
+			}
+			largest, _ := e.largest(s[0])
+			return bits64(float64(largest + 0))
+		}},
 		{name: "sum of exps", lengths: vectors(-1, 1), run: func(e *elementwise, _ int, s [][]float32) uint64 {
 			return bits64(e.sumExp(s[0], s[1][0]))
 		}},

@@ -10,7 +10,7 @@ import (
 // Table is the kernels of one instruction tier. It is read-only and safe for
 // concurrent use. The results of all tables are the same, bit for bit.
 type Table struct {
-	// Name is the tier's name: purego, avx2, avx512 or avx512vnni.
+	// Name is the tier's name: purego, avx2, avx512, avx512vnni or neon.
 	Name string
 	// Width is the number of output columns in a panel, 16 or 32.
 	Width int
