@@ -1988,14 +1988,12 @@ lanes:
 	SUB $16, R2, R2
 	B lanes
 tail:
-	CBZ R2, sum
-	MOVD $4, R6
 	MOVD $tailMask<>(SB), R7
 part:
+	CBZ R2, sum
 	MOVD $4, R4
 	CMP R4, R2
 	CSEL LT, R2, R4, R4
-	CBZ R4, next
 	CMP $2, R4
 	BEQ partTwo
 	BGT partThree
@@ -2067,14 +2065,12 @@ storeStored:
 	VAND V19.B16, V20.B16, V20.B16
 	SUB R4, R2, R2
 	WORD $0x4e34d5ce // fadd v14.4s, v14.4s, v20.4s
-next:
 	VMOV V14.B16, V19.B16
 	VMOV V15.B16, V14.B16
 	VMOV V16.B16, V15.B16
 	VMOV V17.B16, V16.B16
 	VMOV V19.B16, V17.B16
-	SUBS $1, R6, R6
-	BNE part
+	B part
 sum:
 	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
 	WORD $0x4e31d5ef // fadd v15.4s, v15.4s, v17.4s
@@ -2435,14 +2431,12 @@ lanes:
 	SUB $16, R2, R2
 	B lanes
 tail:
-	CBZ R2, sum
-	MOVD $4, R6
 	MOVD $tailMask<>(SB), R7
 part:
+	CBZ R2, sum
 	MOVD $4, R4
 	CMP R4, R2
 	CSEL LT, R2, R4, R4
-	CBZ R4, next
 	CMP $2, R4
 	BEQ partTwo
 	BGT partThree
@@ -2501,7 +2495,6 @@ partLoaded:
 	WORD $0x0e617b18 // fcvtl v24.2d, v24.2s
 	WORD $0x4e78d5ce // fadd v14.2d, v14.2d, v24.2d
 	WORD $0x4e76d5ef // fadd v15.2d, v15.2d, v22.2d
-next:
 	VMOV V14.B16, V23.B16
 	VMOV V15.B16, V14.B16
 	VMOV V16.B16, V15.B16
@@ -2520,8 +2513,7 @@ next:
 	VMOV V20.B16, V19.B16
 	VMOV V21.B16, V20.B16
 	VMOV V23.B16, V21.B16
-	SUBS $1, R6, R6
-	BNE part
+	B part
 sum:
 	WORD $0x4e72d5ce // fadd v14.2d, v14.2d, v18.2d
 	WORD $0x4e73d5ef // fadd v15.2d, v15.2d, v19.2d

@@ -283,8 +283,9 @@ func (r *neonRoutine) expsStart() string {
 
 // perLanes writes the exponentials of R2 elements at R0: add adds a vector of
 // them to one of the four of a sum. They are stored at a pointer, if it is not "".
-// The last ones come in four parts, between which turn moves on to the sum's
-// next vector, so that all are where they were at the end.
+// The last ones come in up to four parts, after each of which turn moves on to
+// the sum's next vector. Halves of the lanes are added, so that it does not
+// matter which vector is the first in the end.
 func (r *neonRoutine) perLanes(largest, pointer string, add func(s neonStream, y string, vector int), turn func(spare string)) {
 	exps := func(vector int) neonStream {
 		s := r.stream(4)
@@ -309,13 +310,11 @@ func (r *neonRoutine) perLanes(largest, pointer string, add func(s neonStream, y
 	r.ins("B lanes")
 
 	r.label("tail")
-	r.ins("CBZ R2, sum")
-	r.ins("MOVD $%d, R6", sumVectors)
 	r.ins("MOVD $%s, R7", r.data("tailMask", []uint32{1<<32 - 1, 1<<32 - 1, 1<<32 - 1, 1<<32 - 1, 0, 0, 0, 0}))
 	x, spare := r.take(), r.take()
 	r.label("part")
+	r.ins("CBZ R2, sum")
 	r.fewer()
-	r.ins("CBZ R4, next")
 	r.part("part", []string{"R0"}, []string{x})
 	s := r.stream(3)
 	s.free = append(s.free, spare)
@@ -333,10 +332,8 @@ func (r *neonRoutine) perLanes(largest, pointer string, add func(s neonStream, y
 	s = r.stream(2)
 	add(s, x, 0)
 	r.weave(s)
-	r.label("next")
 	turn(spare)
-	r.ins("SUBS $1, R6, R6")
-	r.ins("BNE part")
+	r.ins("B part")
 	r.give(x, spare)
 	r.label("sum")
 }
