@@ -10,7 +10,8 @@
 //	avx2         16   amd64 with AVX2 and FMA
 //	avx512       32   amd64 with AVX-512 F, BW, DQ and VL
 //	avx512vnni   32   the same with VNNI, for 8-bit products
-//	neon         16   arm64, all of it; 8-bit products are the portable ones
+//	neon         16   arm64, with portable 8-bit products
+//	neondot      16   the same with dot products of bytes, for 8-bit products
 //
 // The assembly is written by the command kernelgen beside this package; the
 // build tag purego leaves it out.

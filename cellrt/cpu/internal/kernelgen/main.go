@@ -36,5 +36,6 @@ func units() []*unit {
 		neonElementwise(),
 		neonProduct("product_f32_neon", formatF32()),
 		neonProduct("product_bf16_neon", formatBF16()),
+		neonInt8(),
 	}
 }

@@ -28,6 +28,9 @@ func neonCodes() []neonCode {
 		{"fcmeq", 0x4e20e400, "4s", "4s"},
 		{"fabs", 0x4ea0f800, "4s", "4s"},
 		{"fneg", 0x6ea0f800, "4s", "4s"},
+		{"fcvtns", 0x4e21a800, "4s", "4s"},
+		{"scvtf", 0x4e21d800, "4s", "4s"},
+		{"umax", 0x6ea06400, "4s", "4s"},
 		{"fcvtl", 0x0e617800, "2s", "2d"},
 		{"fcvtl2", 0x4e617800, "4s", "2d"},
 		{"fadd", 0x4e60d400, "2d", "2d"},
@@ -69,6 +72,14 @@ func multiplyAddLane(b string, lane int, a, destination string) string {
 	element := uint32(lane)
 	code := 0x4f801000 | element&1<<21 | number(b)<<16 | element>>1<<11 | number(a)<<5 | number(destination)
 	return word(code, fmt.Sprintf("fmla v%d.4s, v%d.4s, v%d.s[%d]", number(destination), number(a), number(b), lane))
+}
+
+// dotLane returns the line that adds to each element of the destination the
+// products of its four bytes in a with the four of one element of b.
+func dotLane(b string, lane int, a, destination string) string {
+	element := uint32(lane)
+	code := 0x4f80e000 | element&1<<21 | number(b)<<16 | element>>1<<11 | number(a)<<5 | number(destination)
+	return word(code, fmt.Sprintf("sdot v%d.4s, v%d.16b, v%d.4b[%d]", number(destination), number(a), number(b), lane))
 }
 
 // halve returns the line that divides the elements, as signed integers, by two,

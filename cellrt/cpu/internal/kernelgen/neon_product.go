@@ -64,7 +64,7 @@ func neonProduct(name string, f format) *unit {
 	text := fmt.Sprintf("\n// fill%[1]sNEON sets the tiles of NEON.\nfunc fill%[1]sNEON(t *tiling[%[2]s]) {\n", f.name, f.goType)
 	for panels := 1; panels <= maxPanels; panels++ {
 		list := []string{"nil"}
-		for t := (neonTile{isa: neon(), format: f, rows: 1, panels: panels}); t.fits() && t.rows <= neonRows; t.rows++ {
+		for _, t := range neonTiles(neon(), f, panels) {
 			t.write(u)
 			list = append(list, t.routine())
 		}
@@ -72,6 +72,15 @@ func neonProduct(name string, f format) *unit {
 	}
 	u.stubs.WriteString(text + "}\n")
 	return u
+}
+
+// neonTiles returns the tiles of so many panels, by rows.
+func neonTiles(i isa, f format, panels int) []neonTile {
+	var tiles []neonTile
+	for t := (neonTile{isa: i, format: f, rows: 1, panels: panels}); t.fits() && t.rows <= neonRows; t.rows++ {
+		tiles = append(tiles, t)
+	}
+	return tiles
 }
 
 // write writes the tile's function.
@@ -213,10 +222,14 @@ func (t neonTile) pairs(f *function, k, count, vector int, memory string) {
 	t.multiply(f, k+1, vector, second)
 }
 
-// multiply adds a vector of weights times input k to the accumulators of all
-// rows.
+// multiply adds a vector of weights times input k, or group k of 8-bit codes, to
+// the accumulators of all rows.
 func (t neonTile) multiply(f *function, k, vector int, weights string) {
 	for r := range t.rows {
-		f.ins("%s", multiplyAddLane(t.input(r), k, weights, t.accumulator(r, vector)))
+		line := multiplyAddLane
+		if t.sum == "int32" {
+			line = dotLane
+		}
+		f.ins("%s", line(t.input(r), k, weights, t.accumulator(r, vector)))
 	}
 }

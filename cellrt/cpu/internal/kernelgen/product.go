@@ -10,10 +10,16 @@ type format struct {
 	name   string // as it stands in names of functions
 	goType string
 	depth  int // inputs that one vector of weights covers: 1, or 2 for pairs of bfloat16
+
+	input, sum string // Go types of an input and of an accumulator
 }
 
-func formatF32() format  { return format{name: "F32", goType: "float32", depth: 1} }
-func formatBF16() format { return format{name: "BF16", goType: "uint16", depth: 2} }
+func formatF32() format {
+	return format{name: "F32", goType: "float32", depth: 1, input: "float32", sum: "float32"}
+}
+func formatBF16() format {
+	return format{name: "BF16", goType: "uint16", depth: 2, input: "float32", sum: "float32"}
+}
 
 const (
 	// panelVectors is how many vectors a panel is wide.

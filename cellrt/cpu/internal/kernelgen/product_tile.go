@@ -32,13 +32,13 @@ func tileDoc(name string, rows, panels int) string {
 func tileParams(f format) []param {
 	return []param{
 		{"k", "int"},
-		{"x", "*float32"},
+		{"x", "*" + f.input},
 		{"xStride", "int"},
 		{"w", "*" + f.goType},
 		{"wStride", "int"},
-		{"start", "*float32"},
+		{"start", "*" + f.sum},
 		{"startStride", "int"},
-		{"y", "*float32"},
+		{"y", "*" + f.sum},
 		{"yStride", "int"},
 	}
 }
