@@ -17,6 +17,7 @@ type format struct {
 func formatF32() format {
 	return format{name: "F32", goType: "float32", depth: 1, input: "float32", sum: "float32"}
 }
+
 func formatBF16() format {
 	return format{name: "BF16", goType: "uint16", depth: 2, input: "float32", sum: "float32"}
 }
