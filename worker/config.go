@@ -60,7 +60,7 @@ type ServeConfig struct {
 	CacheBytes    int64         `split_words:"true" desc:"Bytes that fetched models may take in CACHE_DIR. The least recently used that nobody needs give way."`
 	ModelBytes    int64         `split_words:"true" desc:"Bytes that models may take in memory. Models that are not used give way to those that are asked for; one that runs requests stays. 0: no bound, all models are loaded."`
 	Weights       []string      `split_words:"true" desc:"How weights are stored and multiplied: f32, bf16 or int8 for every model, or for one of them, as in g2p-en=int8; several are separated by commas, as in bf16,langid=f32. All workers of a model must use the same, see docs/models.md. Empty: as each model's config.json says, f32 without."`
-	ISA           string        `split_words:"true" desc:"Processor instructions to compute with: purego, avx2, avx512 or avx512vnni, as far as the machine has them. Results do not depend on it. Empty: the fastest."`
+	ISA           string        `split_words:"true" desc:"Processor instructions to compute with: purego, avx2, avx512, avx512vnni, neon or neondot, as far as the machine has them. Results do not depend on it. Empty: the fastest."`
 	Slots         int           `split_words:"true" desc:"Durable requests that run at the same time; the broker queues the rest."`
 	RealtimeSlots int           `split_words:"true" desc:"Realtime requests that run at the same time; one more is refused as busy. 0: as many as SLOTS."`
 	MaxRows       int           `split_words:"true" desc:"Most rows in one step."`

@@ -10,6 +10,8 @@
 //	avx2         16   amd64 with AVX2 and FMA
 //	avx512       32   amd64 with AVX-512 F, BW, DQ and VL
 //	avx512vnni   32   the same with VNNI, for 8-bit products
+//	neon         16   arm64, with portable 8-bit products
+//	neondot      16   the same with dot products of bytes, for 8-bit products
 //
 // The assembly is written by the command kernelgen beside this package; the
 // build tag purego leaves it out.
@@ -57,7 +59,7 @@
 // the initial accumulators to the result: the more rows, the more often a
 // loaded weight is used; with few rows, several panels give the processor
 // enough chains to work on. The rows of a batch are cut into tiles of about
-// equal height. The first tile of a panel fetches weights ahead; calls are cut
+// equal height. On amd64 the first tile of a panel fetches weights ahead. Calls are cut
 // over k so that each takes well below 100 microseconds, because a goroutine
 // in assembly cannot be stopped for the collector.
 package kernel

@@ -70,6 +70,16 @@ func vectorCases() []routineCase {
 	return []routineCase{
 		{name: "tanh", lengths: vectors(-1), run: func(e *elementwise, _ int, s [][]float32) uint64 { e.tanh(s[0]); return 0 }},
 		{name: "dots", lengths: attention, run: func(e *elementwise, _ int, s [][]float32) uint64 { e.dots(s[0], s[1], s[2]); return 0 }},
+		{name: "dots of products that vanish", lengths: attention, run: func(e *elementwise, _ int, s [][]float32) uint64 {
+			for i := range s[0] {
+				s[0][i] = 0x1p-100
+			}
+			for i := range s[1] {
+				s[1][i] = -0x1p-100
+			}
+			e.dots(s[0], s[1], s[2]) // every lane that has a product is -0
+			return 0
+		}},
 		{name: "weigh", lengths: attention, run: func(e *elementwise, _ int, s [][]float32) uint64 { e.weigh(s[0], s[1], s[2]); return 0 }},
 		{name: "exps", lengths: vectors(-1, 1), run: func(e *elementwise, _ int, s [][]float32) uint64 {
 			return bits64(float64(e.exps(s[0], s[1][0])))
@@ -89,6 +99,21 @@ func vectorCases() []routineCase {
 				s[1][0] = s[0][n/2]
 			}
 			return uint64(e.find(s[0], s[1][0]))
+		}},
+		{name: "find a zero that is not there", lengths: vectors(-1), run: func(e *elementwise, _ int, s [][]float32) uint64 {
+			for i, x := range s[0] {
+				if x == 0 {
+					s[0][i] = 1
+				}
+			}
+			return uint64(e.find(s[0], 0))
+		}},
+		{name: "largest of negative ones", lengths: vectors(-1), run: func(e *elementwise, _ int, s [][]float32) uint64 {
+			for i, x := range s[0] {
+				s[0][i] = -abs(x)
+			}
+			largest, _ := e.largest(s[0])
+			return bits64(float64(largest + 0))
 		}},
 		{name: "sum of exps", lengths: vectors(-1, 1), run: func(e *elementwise, _ int, s [][]float32) uint64 {
 			return bits64(e.sumExp(s[0], s[1][0]))

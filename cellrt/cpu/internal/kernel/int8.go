@@ -32,17 +32,15 @@ const (
 
 // codeLayout is how a table arranges codes: so many inputs of one output stand
 // next to each other, zeros following the last input. Weights are signed bytes,
-// [panel][group][column][input of the group].
+// [panel][group][column][input of the group]. What stands after the last code of an
+// input is multiplied by such zeros.
 type codeLayout int
 
 const (
-	singles codeLayout = 1 // input codes are signed bytes
+	singles codeLayout = 1 // input codes are bytes
 	pairs   codeLayout = 2 // input codes are signed 16-bit words
-	quads   codeLayout = 4 // input codes are unsigned bytes, 128 added
+	quads   codeLayout = 4 // input codes are bytes
 )
-
-// excess is what quads adds to an input's code.
-const excess = 128
 
 // inputBytes returns the bytes that the codes of a row of width values take.
 func (l codeLayout) inputBytes(width int) int {
@@ -91,9 +89,7 @@ func packInt8(w Weights, panels []Panel, t *Table) int8Panels {
 				sum += int32(q)
 				panel[(k/group*t.Width+c)*group+k%group] = q
 			}
-			if t.layout == quads {
-				out.start[i*t.Width+c] = -excess * sum
-			}
+			out.start[i*t.Width+c] = -t.excess * sum
 		}
 	}
 	return out

@@ -120,6 +120,9 @@ func (t *int8Tile) setRows(x *Input, y, init Rows, row, at int) {
 	t.y, t.yStride = &y.Data[row*y.Stride+at], y.Stride*4
 }
 
+// excess is what the input's codes of VNNI have added, to be unsigned.
+const excess = 128
+
 // tile computes a tile, in several calls if one would take too long.
 func (tier int8Tier) tile(t *int8Tile, rows, panels int, table *Table) {
 	if most := min(callInputs, callProducts/rows) / panels / int(table.layout); t.groups > most {
@@ -162,7 +165,7 @@ func (tier int8Tier) quantize(in *Input, from, to int) {
 		in.scales[r] = scale
 		switch {
 		case inverse == 0:
-			zeroCodes(codes, in.table.layout)
+			zeroCodes(codes, byte(in.table.excess))
 		case tier == int8TierAVX2:
 			codesAVX2(x, in.width, &codes[0], inverse)
 		case tier == int8TierAVX512:
@@ -174,12 +177,9 @@ func (tier int8Tier) quantize(in *Input, from, to int) {
 }
 
 // zeroCodes sets codes to the code of zero.
-func zeroCodes(codes []byte, l codeLayout) {
-	clear(codes)
-	if l == quads {
-		for i := range codes {
-			codes[i] = excess
-		}
+func zeroCodes(codes []byte, zero byte) {
+	for i := range codes {
+		codes[i] = zero
 	}
 }
 
@@ -187,6 +187,6 @@ func zeroCodes(codes []byte, l codeLayout) {
 func (tier int8Tier) setProducts(t *Table) {
 	t.int8, t.quantize, t.layout = tier.product, tier.quantize, pairs
 	if tier == int8TierVNNI {
-		t.layout = quads
+		t.layout, t.excess = quads, excess
 	}
 }

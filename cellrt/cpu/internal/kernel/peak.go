@@ -38,3 +38,7 @@ func portablePeak() peak {
 		}
 	}}
 }
+
+// peakRegisters is how many vectors a turn of the loop in assembly multiplies
+// and adds.
+const peakRegisters = 12

@@ -1,4 +1,4 @@
-//go:build amd64 && !purego
+//go:build (amd64 || arm64) && !purego
 
 package kernel
 
@@ -15,14 +15,7 @@ func TestTiles(t *testing.T) {
 	t.Parallel()
 	for _, table := range Tables() {
 		f32, bf16 := &tiling[float32]{}, &tiling[uint16]{}
-		switch table.Name {
-		case "avx2":
-			fillF32AVX2(f32)
-			fillBF16AVX2(bf16)
-		case "avx512":
-			fillF32AVX512(f32)
-			fillBF16AVX512(bf16)
-		default:
+		if !fillTiles(table.Name, f32, bf16) {
 			continue // without tiles, or with the same
 		}
 		t.Run(table.Name, func(t *testing.T) {
@@ -54,7 +47,7 @@ func everyTile[T float32 | uint16](t *testing.T, table *Table, all *tiling[T], f
 	}
 	one := *all
 	one.spans = []int{1}
-	for rows := one.aheadFrom; rows < 3*len(all.tiles[1]); rows++ {
+	for rows := max(1, one.aheadFrom); rows < 3*len(all.tiles[1]); rows++ {
 		check(one, rows, 3)
 	}
 }
@@ -117,23 +110,30 @@ func TestShare(t *testing.T) {
 // and rows a product has, and the calls do all of the work.
 func TestTileCallsAreShort(t *testing.T) {
 	t.Parallel()
-	narrow32, narrow16 := avx2Tilings()
-	t.Run("avx2/f32", func(t *testing.T) { t.Parallel(); checkCalls(t, narrow32, 16) })
-	t.Run("avx2/bf16", func(t *testing.T) { t.Parallel(); checkCalls(t, narrow16, 16) })
-	wide32, wide16 := avx512Tilings()
-	t.Run("avx512/f32", func(t *testing.T) { t.Parallel(); checkCalls(t, wide32, 32) })
-	t.Run("avx512/bf16", func(t *testing.T) { t.Parallel(); checkCalls(t, wide16, 32) })
+	for _, tier := range tierTilings() {
+		t.Run(tier.name+"/f32", func(t *testing.T) { t.Parallel(); checkCalls(t, tier.f32, tier) })
+		t.Run(tier.name+"/bf16", func(t *testing.T) { t.Parallel(); checkCalls(t, tier.bf16, tier) })
+	}
+}
+
+// tierTiling is the tilings of a tier, and how much a call of it may read and do.
+type tierTiling struct {
+	name                string
+	width               int
+	weights, multiplies int
+	f32                 *tiling[float32]
+	bf16                *tiling[uint16]
 }
 
 // checkCalls replaces the tiles by some that count what they are asked for.
-func checkCalls[T float32 | uint16](t *testing.T, all *tiling[T], width int) {
+func checkCalls[T float32 | uint16](t *testing.T, all *tiling[T], tier tierTiling) {
 	t.Helper()
-	const weights, multiplies = 128 << 10, 1 << 20
+	width := tier.width
 	const k, panels = 20_001, 5
 	total := 0
 	count := func(k, rows, panels int) {
 		total += k * rows * panels
-		if k < 1 || k*panels*width > weights || k*rows*panels*width > multiplies {
+		if k < 1 || k*panels*width > tier.weights || k*rows*panels*width > tier.multiplies {
 			t.Errorf("a call of %d inputs, %d rows and %d panels", k, rows, panels)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 // Table is the kernels of one instruction tier. It is read-only and safe for
 // concurrent use. The results of all tables are the same, bit for bit.
 type Table struct {
-	// Name is the tier's name: purego, avx2, avx512 or avx512vnni.
+	// Name is the tier's name: purego, avx2, avx512, avx512vnni, neon or
+	// neondot.
 	Name string
 	// Width is the number of output columns in a panel, 16 or 32.
 	Width int
@@ -25,8 +26,10 @@ type products struct {
 	peak            peak
 	// quantize fills the codes and scales of rows from to to-1.
 	quantize func(in *Input, from, to int)
-	// layout is how int8 and quantize arrange codes.
+	// layout is how int8 and quantize arrange codes, and excess what quantize adds
+	// to an input's code.
 	layout codeLayout
+	excess int32
 }
 
 // productFunc is [Matrix.Product] after its checks.

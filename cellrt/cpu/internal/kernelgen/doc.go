@@ -9,5 +9,6 @@
 // for loops over rows, panels and vectors.
 //
 // Operands stand in the order of Go's assembler, the destination last, which
-// is the reverse of the processor manuals' order.
+// is the reverse of the processor manuals' order. Instructions on vectors that it
+// lacks for arm64 are written as words, each with the manual's text beside it.
 package main

@@ -7,10 +7,10 @@ import (
 )
 
 // elementwise generates the routines that work on whole vectors: activations,
-// gates, attention and the choice of the largest. They must do the operations
+// gates, attention and the choice of the largest, for amd64. They must do the operations
 // of the portable ones in package kernel, in the same order for each element.
 func elementwise() *unit {
-	u := &unit{name: "elementwise"}
+	u := &unit{name: "elementwise", arch: amd64}
 	for _, i := range []isa{avx2(), avx512()} {
 		emitTanh(u, i)
 		emitGates(u, i)

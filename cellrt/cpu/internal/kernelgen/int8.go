@@ -26,7 +26,7 @@ func int8Unit(name string, i isa, vnni bool) *unit {
 	if i.registers == 16 {
 		k.rows = [4]int{6, 3, 2, 1}
 	}
-	u := &unit{name: name}
+	u := &unit{name: name, arch: amd64}
 	// The offsets of fields come from the compiler.
 	u.constantAsm.WriteString("#include \"go_asm.h\"\n\n")
 	for panels := 1; panels <= len(k.rows); panels++ {

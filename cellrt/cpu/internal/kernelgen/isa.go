@@ -2,10 +2,16 @@ package main
 
 import "fmt"
 
+// Architectures, as they end names of files.
+const (
+	amd64 = "amd64"
+	arm64 = "arm64"
+)
+
 // isa is a vector instruction set.
 type isa struct {
-	name      string // as it ends names of functions: AVX2, AVX512
-	prefix    string // of its vector registers: Y or Z
+	name      string // as it ends names of functions: AVX2, AVX512, NEON
+	prefix    string // of its vector registers: Y, Z or V
 	bytes     int    // of a vector
 	registers int
 }

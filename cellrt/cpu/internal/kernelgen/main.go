@@ -32,5 +32,10 @@ func units() []*unit {
 		productUnit("product_f32_avx512", avx512(), formatF32(), 14, 7),
 		productUnit("product_bf16_avx2", avx2(), formatBF16(), 6, 4),
 		productUnit("product_bf16_avx512", avx512(), formatBF16(), 6, 7),
+		neonPeak(),
+		neonElementwise(),
+		neonProduct("product_f32_neon", formatF32()),
+		neonProduct("product_bf16_neon", formatBF16()),
+		neonInt8(),
 	}
 }

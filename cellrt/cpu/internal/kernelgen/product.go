@@ -10,10 +10,17 @@ type format struct {
 	name   string // as it stands in names of functions
 	goType string
 	depth  int // inputs that one vector of weights covers: 1, or 2 for pairs of bfloat16
+
+	input, sum string // Go types of an input and of an accumulator
 }
 
-func formatF32() format  { return format{name: "F32", goType: "float32", depth: 1} }
-func formatBF16() format { return format{name: "BF16", goType: "uint16", depth: 2} }
+func formatF32() format {
+	return format{name: "F32", goType: "float32", depth: 1, input: "float32", sum: "float32"}
+}
+
+func formatBF16() format {
+	return format{name: "BF16", goType: "uint16", depth: 2, input: "float32", sum: "float32"}
+}
 
 const (
 	// panelVectors is how many vectors a panel is wide.
@@ -82,7 +89,7 @@ func (t tile) fits() bool { return t.temporaries() > 0 }
 // function that fills a table with them. A tile of one panel has at most rows
 // rows, and from aheadFrom on a version that prefetches.
 func productUnit(name string, i isa, f format, rows, aheadFrom int) *unit {
-	u := &unit{name: name}
+	u := &unit{name: name, arch: amd64}
 	list := "nil"
 	add := func(t tile) {
 		t.write(u)

@@ -24,24 +24,32 @@ func input(row, bytes int) string {
 	return fmt.Sprintf("%d(%s)%s", bytes, rowBase(row/rowsPerBase), index)
 }
 
-// write writes the tile's function.
-func (t tile) write(u *unit) {
-	doc := fmt.Sprintf("%s advances %d rows of %d panels by k inputs. Strides are in bytes.", t.routine(), t.rows, t.panels)
-	params := []param{
+func tileDoc(name string, rows, panels int) string {
+	return fmt.Sprintf("%s advances %d rows of %d panels by k inputs. Strides are in bytes.", name, rows, panels)
+}
+
+// tileParams returns the parameters of every tile.
+func tileParams(f format) []param {
+	return []param{
 		{"k", "int"},
-		{"x", "*float32"},
+		{"x", "*" + f.input},
 		{"xStride", "int"},
-		{"w", "*" + t.goType},
+		{"w", "*" + f.goType},
 		{"wStride", "int"},
-		{"start", "*float32"},
+		{"start", "*" + f.sum},
 		{"startStride", "int"},
-		{"y", "*float32"},
+		{"y", "*" + f.sum},
 		{"yStride", "int"},
 	}
+}
+
+// write writes the tile's function.
+func (t tile) write(u *unit) {
+	params := tileParams(t.format)
 	if t.prefetch {
 		params = append(params, param{"even", "int"}, param{"odd", "int"})
 	}
-	f := u.function(t.routine(), doc, params, nil)
+	f := u.function(t.routine(), tileDoc(t.routine(), t.rows, t.panels), params, nil)
 	t.load(f)
 	t.point(f)
 	f.ins("SUBQ $%d, CX", unroll)
