@@ -43,7 +43,7 @@ func (f *loadFlags) withLoad(ctx context.Context, log io.Writer, use func(load.O
 		url = w.URL
 	}
 	first := o.Plan.Clients.Names[0]
-	nc, err := settings.Connect(ctx, url, first)
+	nc, err := settings.Connect(ctx, url, first, nats.SetCustomDialer(ask.Dialer{}))
 	if err != nil {
 		return err
 	}
@@ -67,6 +67,7 @@ func (f *loadFlags) withLoad(ctx context.Context, log io.Writer, use func(load.O
 	if err != nil {
 		return err
 	}
+	defer ask.OneProcessor()()
 	return errors.Join(use(o, client), client.Close())
 }
 

@@ -24,7 +24,7 @@ func setup(t *testing.T, patience time.Duration) (*ask.Client, *nats.Conn) {
 	t.Cleanup(server.Shutdown)
 	conns := make([]*nats.Conn, 2)
 	for i := range conns {
-		if conns[i], err = broker.Dial(t.Context(), server.URL(), "test", nil); err != nil {
+		if conns[i], err = broker.Dial(t.Context(), server.URL(), "test", nil, nats.SetCustomDialer(ask.Dialer{})); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(conns[i].Close)

@@ -32,9 +32,9 @@ func FromEnv() (Settings, error) {
 }
 
 // Connect connects to the server at URL. With a client's name its inboxes are
-// among the subjects that are its own, as permissions may demand. The caller closes the connection.
-func (s *Settings) Connect(ctx context.Context, url, client string) (*nats.Conn, error) {
-	var options []nats.Option
+// among the subjects that are its own, as permissions may demand. More options are
+// added to those of the settings. The caller closes the connection.
+func (s *Settings) Connect(ctx context.Context, url, client string, options ...nats.Option) (*nats.Conn, error) {
 	if s.NatsCredentials != "" {
 		options = append(options, nats.UserCredentials(s.NatsCredentials))
 	}
