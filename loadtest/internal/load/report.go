@@ -27,6 +27,10 @@ type Report struct {
 	// InFlight is the number of requests under way when the window began, and when
 	// it ended.
 	InFlight [2]int
+	// Sent is the number of requests that were sent, warm-up included, and Planned that
+	// of those that were due, about. They are equal unless the load was [Report.Limited].
+	Sent, Planned int
+	limit         limit
 	// Interrupted says that the load ended before its time: requests under way then
 	// have neither completed nor failed.
 	Interrupted bool
@@ -35,13 +39,20 @@ type Report struct {
 func newReport(r *run, cpu time.Duration, left int) *Report {
 	out := &Report{
 		Plan: r.options.Plan, Warmup: r.options.Warmup, Duration: r.options.Duration, Result: r.recorder.Result(), Counts: r.asker.Counts(),
-		CPU: r.cpu() - cpu, InFlight: [2]int{max(r.warm, 0), left},
+		CPU: r.cpu() - cpu, InFlight: [2]int{max(r.warm, 0), left}, Sent: r.sent, Planned: r.sent, limit: r.limit,
+	}
+	if r.limit != unlimited {
+		out.Planned = max(r.options.Plan.Planned(r.options.Warmup+r.options.Duration), r.sent+1)
 	}
 	for _, s := range out.Seconds {
 		out.Ended += s.Ended + s.Failed
 	}
 	return out
 }
+
+// Limited reports whether requests that were due were not sent, since the load test
+// was too slow or the bound of concurrency was reached.
+func (r *Report) Limited() bool { return r.limit != unlimited }
 
 // CPUPerThousand is the load test's own processor time for 1,000 requests, which
 // is its share of a core at 1,000 requests a second.
@@ -59,6 +70,13 @@ const lateEnough = 10 * time.Millisecond
 // Warnings say what makes figures doubtful.
 func (r *Report) Warnings() []string {
 	var out []string
+	if r.Limited() {
+		why := "the others waited for the bound of concurrency"
+		if r.limit == generator {
+			why = fmt.Sprintf("the load test, not the workers, could not send faster than %.0f/s", float64(r.Sent)/(r.Warmup+r.Duration+overrun).Seconds())
+		}
+		out = append(out, fmt.Sprintf("only %d of about %d requests were sent before the end: %s", r.Sent, r.Planned, why))
+	}
 	bounded := r.Plan.Arrivals.InFlight > 0 && r.Plan.Arrivals.Law != workload.Closed
 	if p99, ok := r.Late.Quantile(0.99); ok && p99 > float64(lateEnough.Milliseconds()) {
 		why := "the load test was a bottleneck"
@@ -90,7 +108,7 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 	out := r.All.Fields(r.Window, r.Bounds)
 	maps.Copy(out, map[string]any{
 		"plan": &r.Plan, "warmup_s": r.Warmup.Seconds(), "duration": r.Window.Seconds(), "bounds": r.Bounds,
-		"due": r.Due, "offered_rate": r.Offered(), "max_concurrency": r.Plan.Arrivals.InFlight,
+		"sent_requests": r.Sent, "planned_requests": r.Planned, "due": r.Due, "offered_rate": r.Offered(), "max_concurrency": r.Plan.Arrivals.InFlight,
 		"duplicate_finals": r.Counts.Duplicates, "malformed_messages": r.Counts.Malformed, "dropped_messages": r.Counts.Dropped,
 		"missing_frames": r.All.Missing(), "repeated_requests": r.All.Repeated(),
 		"in_flight_begin": r.InFlight[0], "in_flight_end": r.InFlight[1],

@@ -118,5 +118,18 @@ func ParseBounds(texts []string) (Bounds, error) {
 	return b, nil
 }
 
+// Waiting is the tighter of the bounds that begin when a request was due, those of
+// ttft and e2el; 0: there is none.
+func (b Bounds) Waiting() time.Duration {
+	if b.TTFT == 0 || b.E2EL == 0 {
+		return max(b.TTFT, b.E2EL)
+	}
+	return min(b.TTFT, b.E2EL)
+}
+
+// Longest is the longest time that a request may take and keep the bounds on waiting;
+// 0: there are none.
+func (b Bounds) Longest() time.Duration { return max(b.TTFT, b.E2EL) }
+
 // set reports whether there is any bound.
 func (b Bounds) set() bool { return b != Bounds{} }

@@ -1,8 +1,10 @@
 package workload
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cellmq/cellmq/broker"
@@ -106,6 +108,24 @@ func (p *Plan) ValidateLaws() error {
 		errs = append(errs, fmt.Errorf("beam %d, requests %d, temperature %g: none may be negative", p.Beam, p.Requests, p.Temperature))
 	}
 	return errors.Join(errs...)
+}
+
+// Planned is about how many requests are due before a time since the start: as many as
+// the law gives on average, unless a trace says it. A closed load has no such number: 0.
+func (p *Plan) Planned(until time.Duration) int {
+	n := 0
+	switch {
+	case p.Arrivals.Law == Closed:
+		return 0
+	case p.Trace != nil:
+		n, _ = slices.BinarySearchFunc(p.Trace, until.Seconds(), func(e Entry, at float64) int { return cmp.Compare(e.Time, at) })
+	default:
+		n = int(p.Arrivals.Rate * until.Seconds())
+	}
+	if p.Requests > 0 {
+		n = min(n, p.Requests)
+	}
+	return n
 }
 
 // ValidPriority reports whether a name is a priority's.
