@@ -48,6 +48,8 @@ func (f *loadFlags) withLoad(ctx context.Context, log io.Writer, use func(load.O
 		return err
 	}
 	defer nc.Close()
+	o.Outages = &load.Outages{}
+	defer watchConnection(nc, o.Outages, log)()
 	if err := f.makers(ctx, nc, &settings, &o.Plan); err != nil {
 		return err
 	}

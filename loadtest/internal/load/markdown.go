@@ -36,6 +36,9 @@ func (r *Report) Markdown() string {
 	}
 	row("output tokens/s", "%.1f", fields["output_throughput"])
 	row("in flight at the window's begin, end", "%d, %d", r.InFlight[0], r.InFlight[1])
+	if d := &r.Disconnected; d.Times > 0 {
+		row("connection lost, times (s); failed meanwhile", "%d (%.1f); %d", d.Times, d.For.Seconds(), d.Failed)
+	}
 	row("send delay p99, max, ms", "%s, %.2f", quantile(r.Late, 0.99), r.Late.Max())
 	row("own CPU, s per 1,000 requests", "%.3f", r.CPUPerThousand().Seconds())
 	b.WriteString("\n| latency, ms | count | mean | std | median | p90 | p95 | p99 | p99.9 | max |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")

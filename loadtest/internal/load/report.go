@@ -31,6 +31,8 @@ type Report struct {
 	// of those that were due, about. They are equal unless the load was [Report.Limited].
 	Sent, Planned int
 	limit         limit
+	// Disconnected is when the load test itself had no connection.
+	Disconnected Disconnected
 	// Interrupted says that the load ended before its time: requests under way then
 	// have neither completed nor failed.
 	Interrupted bool
@@ -41,6 +43,8 @@ func newReport(r *run, cpu time.Duration, left int) *Report {
 		Plan: r.options.Plan, Warmup: r.options.Warmup, Duration: r.options.Duration, Result: r.recorder.Result(), Counts: r.asker.Counts(),
 		CPU: r.cpu() - cpu, InFlight: [2]int{max(r.warm, 0), left}, Sent: r.sent, Planned: r.sent, limit: r.limit,
 	}
+	out.Disconnected.Times, out.Disconnected.For = r.options.Outages.during(r.start, time.Now())
+	out.Disconnected.Failed = int(r.cut.Load())
 	if r.limit != unlimited {
 		out.Planned = max(r.options.Plan.Planned(r.options.Warmup+r.options.Duration), r.sent+1)
 	}
@@ -76,6 +80,9 @@ func (r *Report) Warnings() []string {
 			why = fmt.Sprintf("the load test, not the workers, could not send faster than %.0f/s", float64(r.Sent)/(r.Warmup+r.Duration+overrun).Seconds())
 		}
 		out = append(out, fmt.Sprintf("only %d of about %d requests were sent before the end: %s", r.Sent, r.Planned, why))
+	}
+	if r.Disconnected.Times > 0 {
+		out = append(out, r.Disconnected.warning())
 	}
 	bounded := r.Plan.Arrivals.InFlight > 0 && r.Plan.Arrivals.Law != workload.Closed
 	if p99, ok := r.Late.Quantile(0.99); ok && p99 > float64(lateEnough.Milliseconds()) {
@@ -115,6 +122,9 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		"cpu_seconds": r.CPU.Seconds(), "cpu_seconds_per_1000_requests": r.CPUPerThousand().Seconds(), "host": host(),
 		"seconds": r.Seconds, "warnings": r.Warnings(),
 	})
+	if d := &r.Disconnected; d.Times > 0 {
+		out["connection_losses"], out["connection_lost_seconds"], out["failed_in_connection_losses"] = d.Times, d.For.Seconds(), d.Failed
+	}
 	if r.Interrupted {
 		out["interrupted"] = true
 	}

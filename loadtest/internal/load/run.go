@@ -35,6 +35,8 @@ type Options struct {
 	Bounds record.Bounds
 	// CPU returns the processor time that the process has used. Nil: not measured.
 	CPU func() time.Duration
+	// Outages are kept up to date by who has the connection; nil: there are none.
+	Outages *Outages
 	// Progress is told every second how it goes; nil: nobody.
 	Progress func(Progress)
 }
@@ -89,7 +91,8 @@ type run struct {
 	warm     int // requests under way when the window began; -1: it has not
 	over     atomic.Bool
 	sent     int
-	limit    limit // why it did not send all that was due
+	cut      atomic.Int64 // requests that failed, and were under way in an outage
+	limit    limit        // why it did not send all that was due
 }
 
 // limit is why a load did not send all that was due.
@@ -194,6 +197,7 @@ func (r *run) send(ctx context.Context) (exhausted bool, err error) {
 		}
 		if err := r.asker.Ask(&request, due, r.ended); err != nil {
 			r.recorder.Unsent(due)
+			r.failed(due, time.Now())
 			r.release()
 			continue
 		}
@@ -242,7 +246,21 @@ func (r *run) ended(o *ask.Outcome) {
 		return
 	}
 	r.recorder.Ended(o)
+	if o.Code != "" {
+		r.failed(o.Due, o.End)
+	}
 	r.release()
+}
+
+// failed looks whether a request that failed was under way in an outage. Only those
+// due in the window are among the failures of the report.
+func (r *run) failed(due, end time.Time) {
+	if due.Before(r.start.Add(r.options.Warmup)) || !due.Before(r.end) {
+		return
+	}
+	if times, _ := r.options.Outages.during(due, end); times > 0 {
+		r.cut.Add(1)
+	}
 }
 
 func (r *run) release() {
