@@ -79,6 +79,9 @@ func (r *Report) Warnings() []string {
 		if r.limit == generator {
 			why = fmt.Sprintf("the load test, not the workers, could not send faster than %.0f/s", float64(r.Sent)/(r.Warmup+r.Duration+overrun).Seconds())
 		}
+		if r.Due == 0 {
+			why += ", and none of those in the window"
+		}
 		out = append(out, fmt.Sprintf("only %d of about %d requests were sent before the end: %s", r.Sent, r.Planned, why))
 	}
 	if r.Disconnected.Times > 0 {
@@ -104,7 +107,7 @@ func (r *Report) Warnings() []string {
 	if r.Interrupted {
 		out = append(out, fmt.Sprintf("the load was interrupted: %d requests had not ended, and are only among those due", r.InFlight[1]))
 	}
-	if r.Due == 0 {
+	if r.Due == 0 && !r.Limited() {
 		out = append(out, "no request was due in the window")
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -104,8 +105,11 @@ func (p *Plan) ValidateLaws() error {
 	if p.Deadline < 0 {
 		errs = append(errs, fmt.Errorf("deadline %v: negative", p.Deadline))
 	}
-	if p.Beam < 0 || p.Requests < 0 || !(p.Temperature >= 0) {
-		errs = append(errs, fmt.Errorf("beam %d, requests %d, temperature %g: none may be negative", p.Beam, p.Requests, p.Temperature))
+	if p.Beam < 0 || p.Requests < 0 {
+		errs = append(errs, fmt.Errorf("beam %d, requests %d: neither may be negative", p.Beam, p.Requests))
+	}
+	if !(p.Temperature >= 0 && p.Temperature <= math.MaxFloat32) {
+		errs = append(errs, fmt.Errorf("temperature %g: must be a number of at least 0", p.Temperature))
 	}
 	return errors.Join(errs...)
 }
