@@ -46,6 +46,9 @@ func bindRun(cmd *cobra.Command) {
 			if r == nil {
 				return err
 			}
+			if f.json == "-" {
+				warn(cmd.ErrOrStderr(), r)
+			}
 			return cmp.Or(f.write(cmd.OutOrStdout(), r, r.Markdown(), r.Figures()), err)
 		})
 	}
@@ -65,7 +68,7 @@ latency over throughput into latency-throughput.svg.`,
   go run ./loadtest sweep --rates 100,200,400,800 --duration 30s --realtime 1 --json sweep.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.eachRate(rates...); err != nil {
+			if err := errors.Join(f.eachRate(rates...), f.refuse(idle{"rate", true, "sweep has --rates"})); err != nil {
 				return err
 			}
 			return f.withLoad(cmd.Context(), cmd.ErrOrStderr(), func(o load.Options, c *ask.Client) error {
@@ -101,7 +104,8 @@ or halves it, and bisects.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			search.First = f.rate
-			if err := errors.Join(search.Validate(), f.eachRate(f.rate)); err != nil {
+			alone := idle{"attainment", len(f.goodput) == 0, "it goes with --goodput"}
+			if err := errors.Join(search.Validate(), f.eachRate(f.rate), f.refuse(alone)); err != nil {
 				return err
 			}
 			return f.withLoad(cmd.Context(), cmd.ErrOrStderr(), func(o load.Options, c *ask.Client) error {
@@ -132,30 +136,34 @@ func tell(log io.Writer) func(load.Point) {
 			word = "sustained"
 		}
 		say(log, "%.4g requests/s: %s, throughput %.1f/s, %d failed", p.Rate, word, p.Report.Throughput(), p.Report.All.FailedCount())
+		warn(log, p.Report)
+	}
+}
+
+// warn writes what makes the figures of a report doubtful, a line for each.
+func warn(log io.Writer, r *load.Report) {
+	for _, w := range r.Warnings() {
+		say(log, "warning: %s", w)
 	}
 }
 
 // write writes a result where the flags say.
 func (f *loadFlags) write(stdout io.Writer, result any, table string, figures map[string]*plot.Figure) error {
+	var errs []error
 	if f.plots != "" {
-		if err := load.WriteFigures(f.plots, figures); err != nil {
-			return err
-		}
+		errs = append(errs, load.WriteFigures(f.plots, figures))
 	}
 	text, err := json.MarshalIndent(result, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode report: %w", err)
-	}
-	switch f.json {
-	case "-":
-		_, err = fmt.Fprintf(stdout, "%s\n", text)
-		return err
-	case "":
-	default:
+	switch {
+	case err != nil:
+		errs = append(errs, fmt.Errorf("encode report: %w", err))
+	case f.json == "-":
+		table = string(text) + "\n"
+	case f.json != "":
 		if err := os.WriteFile(f.json, append(text, '\n'), 0o644); err != nil {
-			return fmt.Errorf("write report: %w", err)
+			errs = append(errs, fmt.Errorf("write report: %w", err))
 		}
 	}
 	_, err = fmt.Fprint(stdout, table)
-	return err
+	return errors.Join(append(errs, err)...)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -100,7 +101,7 @@ func TestLoadUsage(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		"rate -1: must be above 0":         {"--rate", "-1"},
-		"max concurrency 0: below 1":       {"--rate", "0"},
+		"max concurrency 0: must be":       {"--rate", "0"},
 		`arrivals "often"`:                 {"--arrivals", "often"},
 		`lengths "long"`:                   {"--lengths", "long"},
 		`goodput "fast"`:                   {"--goodput", "fast"},
@@ -113,16 +114,50 @@ func TestLoadUsage(t *testing.T) {
 		"duration 0s":                      {"--duration", "0"},
 		"realtime 2":                       {"--realtime", "2"},
 		"trials 0":                         {"saturation", "--trials", "0"},
-		"rate 0: not positive":             {"sweep", "--rates", "5,0"},
+		"rate 0: must be above 0":          {"sweep", "--rates", "5,0"},
 		"loads of several rates":           {"saturation", "--trace", "x"},
+		"--rate 5 does nothing":            {"--rate", "5", "--arrivals", "closed", "--max-concurrency", "4"},
+		"--burstiness 0.5 does nothing":    {"--arrivals", "constant", "--burstiness", "0.5"},
+		"--cancel-after 1s does nothing":   {"--cancel-after", "1s"},
+		"--lengths wmt does nothing":       {"--input-file", "x", "--lengths", "wmt"},
+		"--input-kind text does nothing":   {"--input-file", "x", "--input-kind", "text"},
+		"--arrivals gamma does nothing":    {"--trace", "x", "--arrivals", "gamma"},
+		"--rate 7 does nothing":            {"sweep", "--rate", "7"},
+		"--attainment 0.5 does nothing":    {"saturation", "--attainment", "0.5"},
+		"--worker-arg [a] does nothing":    {"--nats-url", "nats://127.0.0.1:1", "--worker-arg", "a"},
+		"patience 1s: below the 2s":        {"--patience", "1s", "--goodput", "e2el:2000"},
+		"temperature +Inf":                 {"--temperature", "inf"},
+		"max concurrency 1000001":          {"--max-concurrency", "1000001"},
+		"output tokens: ":                  {"--output-tokens", "fixed:0"},
+		`lengths "fixed:a:5"`:              {"--lengths", "fixed:a:5"},
+		`lengths "wmt:5"`:                  {"--lengths", "wmt:5"},
+		`goodput "ttft:2": twice`:          {"--goodput", "ttft:1,ttft:2"},
+		"rate 2e+06: must be":              {"sweep", "--rates", "5,2e6"},
+		"/nowhere/report":                  {"--json", "/nowhere/report"},
+		"plots: mkdir":                     {"--plot", "/dev/null/plots"},
 		"no servers available":             {"--nats-url", "nats://127.0.0.1:1"},
 		"/nowhere/cellmq":                  {"--program", "/nowhere/cellmq"},
 		"unknown flag: --speed":            {"run", "--speed", "9"},
 		`unknown command "now" for "loadt`: {"run", "now"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), args, &stdout, &stderr); code != exitFailure || !strings.Contains(stderr.String(), want) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // what is not refused goes on
+		code := run(ctx, args, &stdout, &stderr)
+		cancel()
+		if code != exitFailure || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%v: exit code %d: %s", args, code, &stderr)
 		}
+	}
+}
+
+// TestReportIsNotLost wants the table of a load whose files cannot be written.
+func TestReportIsNotLost(t *testing.T) {
+	t.Parallel()
+	gone := filepath.Join(t.TempDir(), "gone")
+	f := &loadFlags{json: filepath.Join(gone, "report.json"), plots: filepath.Join(os.DevNull, "plots")}
+	var stdout bytes.Buffer
+	err := f.write(&stdout, map[string]int{}, "the table", nil)
+	if err == nil || !strings.Contains(err.Error(), "report.json") || !strings.Contains(err.Error(), "plots") || stdout.String() != "the table" {
+		t.Errorf("%v, %q", err, &stdout)
 	}
 }

@@ -117,14 +117,12 @@ func (f *loadFlags) options() (load.Options, error) {
 		keep(err)
 	}
 	if f.outputs != "" {
-		p.Outputs, err = workload.ParseLaw(f.outputs)
-		keep(err)
+		if p.Outputs, err = workload.ParseLaw(f.outputs); err != nil {
+			keep(fmt.Errorf("output tokens: %w", err))
+		}
 	}
 	if f.inputKind != "" && !slices.Contains(workload.Kinds(), workload.Kind(f.inputKind)) {
 		keep(fmt.Errorf("input kind %q: must be one of %v", f.inputKind, workload.Kinds()))
-	}
-	if f.patience <= 0 {
-		keep(fmt.Errorf("patience %v: not positive", f.patience))
 	}
 	p.Priorities, err = workload.ParseMix("priority", f.priorities, workload.ValidPriority)
 	keep(err)
@@ -135,7 +133,7 @@ func (f *loadFlags) options() (load.Options, error) {
 		keep(err)
 	}
 	o.Bounds, err = record.ParseBounds(f.goodput)
-	keep(err)
+	keep(errors.Join(err, f.patient(o.Bounds), f.idle()))
 	if f.trace != "" {
 		keep(fromFile(f.trace, func(r io.Reader) (err error) { p.Trace, err = workload.ReadTrace(r); return err }))
 	}
@@ -143,34 +141,8 @@ func (f *loadFlags) options() (load.Options, error) {
 		last := time.Duration(p.Trace[n-1].Time * float64(time.Second))
 		o.Duration = max(last-o.Warmup, 0) + time.Second // all of it; the window ends with the last answer
 	}
-	keep(o.ValidateLaws())
+	keep(errors.Join(o.ValidateLaws(), f.places()))
 	return o, errors.Join(errs...)
-}
-
-// eachRate refuses what a load at several rates cannot have.
-func (f *loadFlags) eachRate(rates ...float64) error {
-	if f.trace != "" || f.law() == workload.Closed {
-		return errors.New("loads of several rates need arrivals with a rate: neither --trace nor closed ones")
-	}
-	for _, rate := range rates {
-		if !(rate > 0) {
-			return fmt.Errorf("rate %g: not positive", rate)
-		}
-	}
-	return nil
-}
-
-// law is the law of arrivals that the flags mean.
-func (f *loadFlags) law() string {
-	switch {
-	case f.arrivals != "":
-		return f.arrivals
-	case f.rate == 0:
-		return workload.Closed
-	case f.burstiness != 1:
-		return workload.Gamma
-	}
-	return workload.Poisson
 }
 
 func fromFile(name string, read func(io.Reader) error) error {

@@ -41,6 +41,8 @@ func (f *loadFlags) withLoad(ctx context.Context, log io.Writer, use func(load.O
 		}
 		defer func() { err = errors.Join(err, w.Stop()) }()
 		url = w.URL
+	} else if err := f.external(); err != nil {
+		return err
 	}
 	first := o.Plan.Clients.Names[0]
 	nc, err := settings.Connect(ctx, url, first, nats.SetCustomDialer(ask.Dialer{}))
@@ -48,6 +50,8 @@ func (f *loadFlags) withLoad(ctx context.Context, log io.Writer, use func(load.O
 		return err
 	}
 	defer nc.Close()
+	o.Outages = &load.Outages{}
+	defer watchConnection(nc, o.Outages, log)()
 	if err := f.makers(ctx, nc, &settings, &o.Plan); err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	root := newRoot()
 	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetErr(&oneAtATime{w: stderr})
 	root.SetArgs(args)
 	switch err := root.ExecuteContext(ctx); {
 	case err == nil:

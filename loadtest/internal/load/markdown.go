@@ -19,6 +19,9 @@ func (r *Report) Markdown() string {
 	row := func(name, format string, values ...any) {
 		fmt.Fprintf(&b, "| %s | "+format+" |\n", append([]any{name}, values...)...)
 	}
+	if r.Limited() {
+		row("requests sent, of about", "%d, %d", r.Sent, r.Planned)
+	}
 	row("requests due", "%d", r.Due)
 	row("completed", "%d", r.All.Completed)
 	row("failed", "%s", failures(r.All))
@@ -29,9 +32,13 @@ func (r *Report) Markdown() string {
 	fields := r.All.Fields(r.Window, r.Bounds)
 	if v, ok := fields["request_goodput"]; ok {
 		row("request goodput, 1/s", "%.1f", v)
+		row("kept the bounds, of those due", "%d", r.All.Kept)
 	}
 	row("output tokens/s", "%.1f", fields["output_throughput"])
 	row("in flight at the window's begin, end", "%d, %d", r.InFlight[0], r.InFlight[1])
+	if d := &r.Disconnected; d.Times > 0 {
+		row("connection lost, times (s); failed meanwhile", "%d (%.1f); %d", d.Times, d.For.Seconds(), d.Failed)
+	}
 	row("send delay p99, max, ms", "%s, %.2f", quantile(r.Late, 0.99), r.Late.Max())
 	row("own CPU, s per 1,000 requests", "%.3f", r.CPUPerThousand().Seconds())
 	b.WriteString("\n| latency, ms | count | mean | std | median | p90 | p95 | p99 | p99.9 | max |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
@@ -149,6 +156,11 @@ func PointsMarkdown(points []Point) string {
 		fmt.Fprintf(&b, "| %.4g | %.1f | %s | %d | %s | %s | %s | %s | %s | %.3f |\n", p.Rate, r.Throughput(), good, r.All.FailedCount(),
 			quantile(r.All.TTFT, 0.5), quantile(r.All.E2EL, 0.5), quantile(r.All.E2EL, 0.9), quantile(r.All.E2EL, 0.99), word, r.CPUPerThousand().Seconds())
 	}
+	for _, p := range points {
+		for _, w := range p.Report.Warnings() {
+			fmt.Fprintf(&b, "\nAt %.4g requests/s: %s.\n", p.Rate, w)
+		}
+	}
 	return b.String()
 }
 
@@ -162,6 +174,9 @@ func (s *Saturation) Markdown() string {
 		text = fmt.Sprintf("Every rate that was tried was sustained; the highest was %.4g requests/s.\n\n", s.Rate)
 	case !s.Found:
 		text = fmt.Sprintf("Highest sustained rate: between %.4g and %.4g requests/s, where the trials ended.\n\n", s.Rate, s.Limit)
+	}
+	for _, w := range s.Warnings() {
+		text += "Warning: " + w + ".\n\n"
 	}
 	return text + PointsMarkdown(s.Points)
 }

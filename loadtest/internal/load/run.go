@@ -35,6 +35,8 @@ type Options struct {
 	Bounds record.Bounds
 	// CPU returns the processor time that the process has used. Nil: not measured.
 	CPU func() time.Duration
+	// Outages are kept up to date by who has the connection; nil: there are none.
+	Outages *Outages
 	// Progress is told every second how it goes; nil: nobody.
 	Progress func(Progress)
 }
@@ -70,6 +72,10 @@ func (o *Options) validateTimes() error {
 	return errors.Join(errs...)
 }
 
+// overrun is how long after its time a load may still send what was due before, since
+// it was late. What is left then is not sent.
+const overrun = time.Second
+
 // drainPoll is how often is looked whether all requests have ended.
 const drainPoll = 5 * time.Millisecond
 
@@ -84,7 +90,19 @@ type run struct {
 	timer    *time.Timer
 	warm     int // requests under way when the window began; -1: it has not
 	over     atomic.Bool
+	sent     int
+	cut      atomic.Int64 // requests that failed, and were under way in an outage
+	limit    limit        // why it did not send all that was due
 }
+
+// limit is why a load did not send all that was due.
+type limit int
+
+const (
+	unlimited limit = iota
+	generator       // it could not send faster
+	bound           // of concurrency
+)
 
 // Run puts a load on. When ctx ends it stops early, and returns why; with a report of
 // the window up to then if that had begun, which has no requests still under way.
@@ -142,7 +160,10 @@ func (r *run) cpu() time.Duration {
 // no more.
 func (r *run) send(ctx context.Context) (exhausted bool, err error) {
 	closed := r.options.Plan.Arrivals.Law == workload.Closed
-	begin := r.start.Add(r.options.Warmup)
+	begin, last := r.start.Add(r.options.Warmup), r.end
+	if !closed {
+		last = last.Add(overrun)
+	}
 	for source := r.options.Plan.Source(); ; {
 		request, ok := source.Next()
 		if !ok {
@@ -156,10 +177,18 @@ func (r *run) send(ctx context.Context) (exhausted bool, err error) {
 			if err := r.wait(ctx, due); err != nil {
 				return false, err
 			}
+			if time.Now().After(last) {
+				r.limit = generator
+				return false, nil
+			}
 		}
-		if over, err := r.admit(ctx); err != nil || over {
+		if over, err := r.admit(ctx, last); err != nil || over {
+			if err == nil && !closed {
+				r.limit = bound
+			}
 			return false, err
 		}
+		r.sent++
 		if closed {
 			due = time.Now()
 		}
@@ -168,6 +197,7 @@ func (r *run) send(ctx context.Context) (exhausted bool, err error) {
 		}
 		if err := r.asker.Ask(&request, due, r.ended); err != nil {
 			r.recorder.Unsent(due)
+			r.failed(due, time.Now())
 			r.release()
 			continue
 		}
@@ -190,13 +220,13 @@ func (r *run) wait(ctx context.Context, at time.Time) error {
 	}
 }
 
-// admit waits until one more request may be under way. over says that the time
-// was over before.
-func (r *run) admit(ctx context.Context) (over bool, err error) {
+// admit waits until one more request may be under way, at most until a time. over
+// says that this was over before.
+func (r *run) admit(ctx context.Context, until time.Time) (over bool, err error) {
 	if r.credits == nil {
 		return false, nil
 	}
-	left := time.Until(r.end)
+	left := time.Until(until)
 	if left <= 0 {
 		return true, nil
 	}
@@ -216,7 +246,21 @@ func (r *run) ended(o *ask.Outcome) {
 		return
 	}
 	r.recorder.Ended(o)
+	if o.Code != "" {
+		r.failed(o.Due, o.End)
+	}
 	r.release()
+}
+
+// failed looks whether a request that failed was under way in an outage. Only those
+// due in the window are among the failures of the report.
+func (r *run) failed(due, end time.Time) {
+	if due.Before(r.start.Add(r.options.Warmup)) || !due.Before(r.end) {
+		return
+	}
+	if times, _ := r.options.Outages.during(due, end); times > 0 {
+		r.cut.Add(1)
+	}
 }
 
 func (r *run) release() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/cellmq/cellmq/loadtest/internal/record"
 )
@@ -43,23 +44,34 @@ const (
 	DefaultAttainment = 0.99
 )
 
-// Sustained reports whether the workers kept up with a load. With bounds a share
-// of the requests that were due has to end well and keep them. Without, as many
-// requests as 98 % of those that were due have to end well in the window, which a
-// backlog that grows prevents, 98 % of those that were due have to end well at all,
-// and what is under way may not have grown by more than 2 % of them. Those that were
-// cancelled as planned do not count, and where 2 % are but a few requests the chance
-// of one more or less under way does not.
+// Sustained reports whether the workers kept up with a load.
+//
+// With bounds a share of the requests that were due in the window has to end well and
+// keep them, in the window or after it. A backlog that grows breaks a bound that
+// begins when a request was due, of ttft or e2el, once it is as long.
+//
+// Without such a bound as many requests as 98 % of those that were due have to end
+// well in the window, which a backlog that grows prevents, 98 % of those that were due
+// have to end well at all, and what is under way may not have grown by more than 2 %
+// of them. Where 2 % are but a few requests the chance of one more or less under way
+// does not count.
+//
+// Requests that were cancelled as planned never count, and a load that was
+// [Report.Limited] says nothing about the workers.
 func Sustained(r *Report, attainment float64) bool {
 	wanted := float64(r.Due - r.All.Cancelled)
-	slack := max(wanted*(1-keptUp), 3*math.Sqrt(float64(r.InFlight[0]+1)))
-	if wanted <= 0 || r.Throughput()*r.Window.Seconds() < wanted-slack {
+	if wanted <= 0 || r.Limited() {
 		return false
 	}
-	if r.Bounds != (record.Bounds{}) {
-		return r.All.Goodput(r.Window) >= attainment*r.Wanted()
+	if r.Bounds != (record.Bounds{}) && float64(r.All.Kept) < attainment*wanted {
+		return false
 	}
-	return float64(r.All.Completed) >= keptUp*wanted && float64(r.InFlight[1]-r.InFlight[0]) <= slack
+	if r.Bounds.Waiting() > 0 {
+		return true
+	}
+	slack := max(wanted*(1-keptUp), 3*math.Sqrt(float64(r.InFlight[0]+1)))
+	return r.Throughput()*r.Window.Seconds() >= wanted-slack &&
+		float64(r.All.Completed) >= keptUp*wanted && float64(r.InFlight[1]-r.InFlight[0]) <= slack
 }
 
 // Search describes a search for the highest sustained rate.
@@ -103,6 +115,30 @@ type Saturation struct {
 	Points []Point `json:"points"`
 }
 
+// Warnings say what makes the result doubtful.
+func (s *Saturation) Warnings() []string {
+	var out []string
+	for _, p := range s.Points {
+		if p.Rate == s.Limit && p.Report.Limited() {
+			out = append(out, fmt.Sprintf("at %.4g requests/s the load test itself, or its --max-concurrency, was the limit: workers may sustain more than was found", p.Rate))
+			break
+		}
+	}
+	if len(s.Points) == 0 {
+		return out
+	}
+	r := s.Points[0].Report
+	whole, bound := r.Warmup+r.Duration, r.Bounds.Waiting()
+	if enough := time.Duration(float64(bound) / s.Search.Tolerance); enough > whole {
+		out = append(out, fmt.Sprintf("loads of %v are short for a bound of %v: a backlog that grows by less than %.2g %% of the requests keeps it so long; --duration %v sees it",
+			whole, bound, 100*float64(bound)/float64(whole), (enough-r.Warmup).Round(time.Second)))
+	}
+	if p50, ok := s.Points[len(s.Points)-1].Report.All.E2EL.Quantile(0.5); ok && s.Rate == 0 && bound == 0 && p50 > float64(r.Warmup.Milliseconds()) {
+		out = append(out, fmt.Sprintf("half of the requests took longer than the warm-up, %.0f ms: a window that begins before the first answers cannot have as many as were due in it; make --warmup longer", p50))
+	}
+	return out
+}
+
 // errRate: a search left the rates that can be.
 var errRate = errors.New("no sustained rate above 0.001 requests/s")
 
@@ -132,7 +168,7 @@ func Saturate(ctx context.Context, s Search, try Trial, done func(Point)) (*Satu
 			rate *= 2
 		case out.Rate == 0:
 			if rate /= 2; rate < 0.001 {
-				return nil, errRate
+				return out, errRate
 			}
 		case out.Limit/out.Rate <= 1+s.Tolerance:
 			out.Found = true

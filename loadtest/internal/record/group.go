@@ -16,6 +16,9 @@ type Group struct {
 	// cancelled as the plan says.
 	Completed, Cancelled int
 	Failed               map[string]int
+	// Kept is how many of those that completed kept the bounds, whether they ended in
+	// the window or after it.
+	Kept int
 	// Reasons are the finish reasons of those that completed.
 	Reasons map[string]int
 	// ended, of which good, and their tokens, are what ended in the window.
@@ -33,7 +36,7 @@ func newGroup() *Group {
 }
 
 // due counts a request that was due in the window.
-func (g *Group) due(o *ask.Outcome) {
+func (g *Group) due(o *ask.Outcome, b Bounds) {
 	g.missing += o.Missing
 	if o.Attempts > 1 {
 		g.repeated++
@@ -47,6 +50,9 @@ func (g *Group) due(o *ask.Outcome) {
 		return
 	}
 	g.Completed++
+	if b.met(o) {
+		g.Kept++
+	}
 	g.Reasons[o.Reason]++
 	g.E2EL.add(o.End.Sub(o.Due), 1)
 	if o.First.IsZero() {
@@ -131,7 +137,7 @@ func (g *Group) Fields(window time.Duration, b Bounds) map[string]any {
 		"total_token_throughput": round(float64(g.input+g.output) / s),
 	}
 	if b.set() {
-		out["request_goodput"] = round(g.Goodput(window))
+		out["request_goodput"], out["kept_bounds"] = round(g.Goodput(window)), g.Kept
 	}
 	if g.Cancelled > 0 {
 		out["cancelled"] = g.Cancelled

@@ -103,20 +103,30 @@ func ParseBounds(texts []string) (Bounds, error) {
 		if err != nil || !(ms > 0 && ms <= 1e9) {
 			return b, fmt.Errorf("goodput %q: want NAME:MILLISECONDS, above 0 and at most 1e9", text)
 		}
-		d := time.Duration(ms * float64(time.Millisecond))
-		switch name {
-		case "ttft":
-			b.TTFT = d
-		case "tpot":
-			b.TPOT = d
-		case "e2el":
-			b.E2EL = d
-		default:
+		bound, ok := map[string]*time.Duration{"ttft": &b.TTFT, "tpot": &b.TPOT, "e2el": &b.E2EL}[name]
+		switch {
+		case !ok:
 			return b, fmt.Errorf("goodput %q: must be ttft, tpot or e2el", name)
+		case *bound > 0:
+			return b, fmt.Errorf("goodput %q: twice", text)
 		}
+		*bound = max(time.Duration(ms*float64(time.Millisecond)), 1)
 	}
 	return b, nil
 }
+
+// Waiting is the tighter of the bounds that begin when a request was due, those of
+// ttft and e2el; 0: there is none.
+func (b Bounds) Waiting() time.Duration {
+	if b.TTFT == 0 || b.E2EL == 0 {
+		return max(b.TTFT, b.E2EL)
+	}
+	return min(b.TTFT, b.E2EL)
+}
+
+// Longest is the longest time that a request may take and keep the bounds on waiting;
+// 0: there are none.
+func (b Bounds) Longest() time.Duration { return max(b.TTFT, b.E2EL) }
 
 // set reports whether there is any bound.
 func (b Bounds) set() bool { return b != Bounds{} }

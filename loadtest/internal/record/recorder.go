@@ -96,7 +96,7 @@ func (r *Recorder) Ended(o *ask.Outcome) {
 		group(r.clients, o.Request.Client), group(r.paths, path),
 	} {
 		if due {
-			g.due(o)
+			g.due(o, r.bounds)
 		}
 		if finished {
 			g.finish(o, r.bounds)

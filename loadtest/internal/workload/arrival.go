@@ -21,13 +21,16 @@ const (
 	Closed = "closed"
 )
 
-// mostRate bounds the arrivals a second, and longestGap, which no load outlasts, the
+// MostRate bounds the arrivals a second.
+const MostRate = 1e6
+
+// mostInFlight bounds the requests under way, and longestGap, which no load outlasts, the
 // seconds between two of them. With a shape below leastShape a load might be one burst
 // without an end.
 const (
-	mostRate   = 1e6
-	longestGap = latest + 1
-	leastShape = 0.001
+	mostInFlight = 1_000_000
+	longestGap   = latest + 1
+	leastShape   = 0.001
 )
 
 // Arrivals is a law of arrivals.
@@ -46,8 +49,8 @@ type Arrivals struct {
 func (a *Arrivals) validate() error {
 	switch a.Law {
 	case Closed:
-		if a.InFlight < 1 {
-			return fmt.Errorf("max concurrency %d: below 1", a.InFlight)
+		if a.InFlight < 1 || a.InFlight > mostInFlight {
+			return fmt.Errorf("max concurrency %d: must be between 1 and %d in a closed loop", a.InFlight, mostInFlight)
 		}
 		return nil
 	case Poisson, Gamma, Constant:
@@ -55,12 +58,12 @@ func (a *Arrivals) validate() error {
 		return fmt.Errorf("arrivals %q: must be %s, %s, %s or %s", a.Law, Poisson, Gamma, Constant, Closed)
 	}
 	switch {
-	case !(a.Rate > 0 && a.Rate <= mostRate):
-		return fmt.Errorf("rate %g: must be above 0 and at most %g", a.Rate, float64(mostRate))
+	case !(a.Rate > 0 && a.Rate <= MostRate):
+		return fmt.Errorf("rate %g: must be above 0 and at most %g", a.Rate, float64(MostRate))
 	case a.Law == Gamma && !(a.Burstiness >= leastShape && a.Burstiness <= 1000):
 		return fmt.Errorf("burstiness %g: must be between %g and 1000", a.Burstiness, leastShape)
-	case a.InFlight < 0:
-		return fmt.Errorf("max concurrency %d: below 0", a.InFlight)
+	case a.InFlight < 0 || a.InFlight > mostInFlight:
+		return fmt.Errorf("max concurrency %d: must be between 0 and %d", a.InFlight, mostInFlight)
 	}
 	return nil
 }

@@ -36,14 +36,19 @@ func ParseLaw(text string) (Law, error) {
 	}
 	name, rest, _ := strings.Cut(text, ":")
 	var n []float64
-	for _, field := range strings.Split(rest, ":") {
-		if v, err := strconv.ParseFloat(field, 64); err == nil {
-			n = append(n, v)
+	for field := range strings.SplitSeq(rest, ":") {
+		v, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			v = math.NaN() // refused below, as any number out of bounds
 		}
+		n = append(n, v)
 	}
 	whole := func(v float64) bool { return v == math.Trunc(v) && v >= 1 && v <= longest }
 	switch name {
 	case "wmt":
+		if text != name {
+			return wrong("wmt alone")
+		}
 		law, err := ParseLaw(sentences)
 		law.text = text
 		return law, err

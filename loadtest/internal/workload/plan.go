@@ -1,8 +1,11 @@
 package workload
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/cellmq/cellmq/broker"
@@ -102,10 +105,31 @@ func (p *Plan) ValidateLaws() error {
 	if p.Deadline < 0 {
 		errs = append(errs, fmt.Errorf("deadline %v: negative", p.Deadline))
 	}
-	if p.Beam < 0 || p.Requests < 0 || !(p.Temperature >= 0) {
-		errs = append(errs, fmt.Errorf("beam %d, requests %d, temperature %g: none may be negative", p.Beam, p.Requests, p.Temperature))
+	if p.Beam < 0 || p.Requests < 0 {
+		errs = append(errs, fmt.Errorf("beam %d, requests %d: neither may be negative", p.Beam, p.Requests))
+	}
+	if !(p.Temperature >= 0 && p.Temperature <= math.MaxFloat32) {
+		errs = append(errs, fmt.Errorf("temperature %g: must be a number of at least 0", p.Temperature))
 	}
 	return errors.Join(errs...)
+}
+
+// Planned is about how many requests are due before a time since the start: as many as
+// the law gives on average, unless a trace says it. A closed load has no such number: 0.
+func (p *Plan) Planned(until time.Duration) int {
+	n := 0
+	switch {
+	case p.Arrivals.Law == Closed:
+		return 0
+	case p.Trace != nil:
+		n, _ = slices.BinarySearchFunc(p.Trace, until.Seconds(), func(e Entry, at float64) int { return cmp.Compare(e.Time, at) })
+	default:
+		n = int(p.Arrivals.Rate * until.Seconds())
+	}
+	if p.Requests > 0 {
+		n = min(n, p.Requests)
+	}
+	return n
 }
 
 // ValidPriority reports whether a name is a priority's.

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func ReadTrace(r io.Reader) ([]Entry, error) {
 		switch {
 		case strings.HasPrefix(line, "{"):
 			e.Time = -1 // missing
-			err = json.Unmarshal([]byte(line), &e)
+			err = strictly([]byte(line), &e)
 		case columns == nil:
 			columns = strings.Split(strings.ToLower(line), ",")
 			return checkColumns(columns)
@@ -115,6 +116,19 @@ func ReadTrace(r io.Reader) ([]Entry, error) {
 		return 0
 	})
 	return trace, nil
+}
+
+// strictly reads a JSON object that has no other keys than those of an entry.
+func strictly(line []byte, e *Entry) error {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(e); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than an object")
+	}
+	return nil
 }
 
 func checkColumns(columns []string) error {
@@ -185,7 +199,11 @@ func (e *Entry) set(column, field string) error {
 		return fmt.Errorf("column %.64q: unknown", column)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %.64q: not a number", column, field)
+		want := "a number"
+		if column == "realtime" {
+			want = "true or false"
+		}
+		return fmt.Errorf("%s %.64q: not %s", column, field, want)
 	}
 	return nil
 }

@@ -245,3 +245,39 @@ func TestRefusedPlans(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanned compares how many requests a plan says are due before a time with those
+// that it draws.
+func TestPlanned(t *testing.T) {
+	t.Parallel()
+	trace, err := workload.ReadTrace(strings.NewReader("time\n0\n1\n1.5\n2\n9\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const until = 2 * time.Second
+	for _, tc := range []struct {
+		name     string
+		trace    []workload.Entry
+		arrivals workload.Arrivals
+		requests int
+		slack    int
+	}{
+		{"constant", nil, workload.Arrivals{Law: workload.Constant, Rate: 1000}, 0, 1},
+		{"poisson", nil, workload.Arrivals{Law: workload.Poisson, Rate: 1000}, 0, 200},
+		{"few", nil, workload.Arrivals{Law: workload.Poisson, Rate: 1000}, 50, 0},
+		{"trace", trace, workload.Arrivals{}, 0, 0},
+		{"few of a trace", trace, workload.Arrivals{}, 2, 0},
+	} {
+		p := plan(t)
+		p.Trace, p.Arrivals, p.Requests = tc.trace, tc.arrivals, tc.requests
+		n := 0
+		for source := p.Source(); ; n++ {
+			if r, ok := source.Next(); !ok || r.At >= until {
+				break
+			}
+		}
+		if got := p.Planned(until); got < n-tc.slack || got > n+tc.slack {
+			t.Errorf("%s: %d planned, %d drawn", tc.name, got, n)
+		}
+	}
+}
