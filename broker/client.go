@@ -52,12 +52,14 @@ type ClientConfig struct {
 	NoQueueWait time.Duration
 	// Silence is how long a request that a worker has accepted may go without a
 	// frame; then the workers are asked, and it fails with [ErrSilent] when they say
-	// that the queue has it no more. A realtime request, and one without a receipt,
-	// fails at once. Default 60 s, which should be many heartbeats and some ack waits
-	// of the workers.
+	// that the queue has it no more. A realtime request fails at once, and one
+	// without a receipt when two questions found no answer. Default 60 s, which
+	// should be many heartbeats and some ack waits of the workers.
 	Silence time.Duration
 	// QueueSilence is the same for a request that is queued, or that wants
-	// nothing but its terminal frame. It also bounds the time without a frame or an
+	// nothing but its terminal frame. Until then the workers are asked after Silence,
+	// and again after twice, four times and eight times as long, since the
+	// answer may have been lost on the way. It also bounds the time without a frame or an
 	// answer of a worker. Default 16 min, longer than the queue keeps a request.
 	QueueSilence time.Duration
 	// Logger. Default: discarded.
