@@ -208,7 +208,7 @@ func (w *writer) fail(f *Frame, meta Meta) {
 }
 
 func (w *writer) input(in *Input) {
-	if in.IsIDs {
+	if in.ids() {
 		w.ids("input", in.IDs)
 		return
 	}

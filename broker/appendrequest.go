@@ -5,9 +5,12 @@ import (
 	"math"
 )
 
-// appendRequest appends a request's payload. Parameters that no payload can
-// carry are an [*Error].
+// appendRequest appends a request's payload. What no payload can carry is an
+// [*Error]: a text together with ids, or a parameter.
 func appendRequest(dst []byte, enc Encoding, in *Input, p *Params) ([]byte, error) {
+	if in.ids() && in.Text != "" {
+		return dst, badRequest("input: a text or token ids wanted, not both")
+	}
 	if err := p.checkFinite(); err != nil {
 		return dst, err
 	}

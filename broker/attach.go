@@ -20,7 +20,8 @@ const (
 	resumeAfter = 2 * reconnectWait
 	// resumeLongest bounds the doubling wait for an answer.
 	resumeLongest = 8 * time.Second
-	// resumeTries is how often a stream asks without getting anywhere.
+	// resumeTries is how often a stream asks without getting anywhere; its guard
+	// goes on, ever more seldom.
 	resumeTries = 6
 )
 
@@ -184,6 +185,7 @@ func (s *Stream) reconnected() {
 	r := &s.resume
 	r.behind, r.tries, r.wait = true, 0, 0
 	s.askAfter(resumeAfter)
+	s.askSoon()
 }
 
 // dropped has the stream ask what it missed, whatever comes: its last frame may
@@ -194,6 +196,7 @@ func (s *Stream) dropped() {
 	r := &s.resume
 	r.dropped, r.tries, r.wait = true, 0, 0
 	s.askAfter(resumeAfter)
+	s.askSoon()
 }
 
 // follow tells the open streams of every new connection, until the client

@@ -2,13 +2,11 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,80 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
-	"go.opentelemetry.io/otel/trace"
 )
-
-// Defaults of [ClientConfig].
-const (
-	defaultQueueFrames   = 256
-	defaultCancelTimeout = 500 * time.Millisecond
-	// deadlineGrace is how long a client waits for the worker's own word after
-	// the deadline.
-	deadlineGrace = time.Second
-)
-
-// ClientConfig describes a [Client]. The zero value of a field means its
-// default.
-type ClientConfig struct {
-	// Name of the client, the last token of its subjects; [A-Za-z0-9_-]{1,64}.
-	// Default: "c" and a random suffix.
-	Name string
-	// Prefix of all subjects. Default "infer".
-	Prefix string
-	// QueueFrames bounds the frames that wait for a slow reader, per request;
-	// newer output is then gathered in one more frame. Default 256.
-	QueueFrames int
-	// CancelTimeout is how long Cancel waits for an answer. Default 500 ms.
-	CancelTimeout time.Duration
-	// ReceiptWait is how long the server may take to confirm a durable request
-	// while the client is connected; then it is published again under its id, a
-	// few times, and fails with [ErrNoReceipt]. Default 2 s.
-	ReceiptWait time.Duration
-	// NoQueueWait is how long a durable request is published again for which the
-	// server has no queue, as in an election and while JetStream starts; then it
-	// is refused with the code busy. When the server or a worker says that no
-	// stream captures the model it is unknown_model at once. Default 10 s.
-	NoQueueWait time.Duration
-	// Silence is how long a request that a worker has accepted may go without a
-	// frame; then the workers are asked, and it fails with [ErrSilent] when they say
-	// that the queue has it no more. A realtime request, and one without a receipt,
-	// fails at once. Default 60 s, which should be many heartbeats and some ack waits
-	// of the workers.
-	Silence time.Duration
-	// QueueSilence is the same for a request that is queued, or that wants
-	// nothing but its terminal frame. It also bounds the time without a frame or an
-	// answer of a worker. Default 16 min, longer than the queue keeps a request.
-	QueueSilence time.Duration
-	// Logger. Default: discarded.
-	Logger *slog.Logger
-}
-
-// RequestOptions are a request's parameters and how it is carried. The zero
-// value is a durable MessagePack request of priority std that streams.
-type RequestOptions struct {
-	Input  Input
-	Params Params
-	// Payload, when set, is sent as it is instead of Input and Params.
-	Payload []byte
-	// ContentType of the payload; default by Encoding, or sniffed by the
-	// worker when Payload is set.
-	ContentType string
-	// Encoding of the request and its frames.
-	Encoding Encoding
-	// ID of the request; default a new one.
-	ID       string
-	Priority Priority
-	Mode     Mode
-	OnGone   OnGone
-	Version  string
-	// Deadline is the whole budget; zero: the context's deadline, if any.
-	Deadline time.Time
-	// TraceParent and TraceState are the W3C trace context that the worker's spans
-	// belong to; default that of OpenTelemetry in the context, if any.
-	TraceParent, TraceState string
-	// Realtime takes the core path: lowest latency, no persistence.
-	Realtime bool
-}
 
 // Client publishes requests and reads their token streams. It is safe for
 // concurrent use.
@@ -219,89 +144,6 @@ func (c *Client) Request(ctx context.Context, model string, opts RequestOptions)
 	return s, nil
 }
 
-// build checks the options and makes message and stream.
-func (c *Client) build(ctx context.Context, model string, o *RequestOptions) (*nats.Msg, *Stream, error) {
-	if o.ID == "" {
-		o.ID = c.ids.next()
-	}
-	orDefault(&o.Priority, Std)
-	switch {
-	case !ValidModel(model):
-		return nil, nil, badRequest("model %q: not [a-z0-9-]{1,%d}", clip(model), maxModelName)
-	case !ValidID(o.ID):
-		return nil, nil, badID(o.ID)
-	case !o.Priority.valid():
-		return nil, nil, badRequest("priority %q: not high, std or low", clip(string(o.Priority)))
-	}
-	payload := o.Payload
-	if payload == nil {
-		var err error
-		if payload, err = appendRequest(nil, o.Encoding, &o.Input, &o.Params); err != nil {
-			return nil, nil, err
-		}
-	}
-	m := &nats.Msg{Subject: c.subjects.request(model, o.Priority, c.cfg.Name), Data: payload, Header: c.headers(ctx, o)}
-	if o.Realtime {
-		m.Subject = c.subjects.realtimeOf(model, c.cfg.Name)
-	}
-	m.Reply = c.subjects.out(c.cfg.Name, o.ID)
-	return m, newStream(c, model, o), nil
-}
-
-func (c *Client) headers(ctx context.Context, o *RequestOptions) nats.Header {
-	h := nats.Header{HeaderID: {o.ID}}
-	set := func(name, value string) {
-		if value != "" {
-			h[name] = []string{value}
-		}
-	}
-	contentType := o.ContentType
-	if contentType == "" && o.Payload == nil {
-		contentType = TypeMsgPack
-		if o.Encoding == JSON {
-			contentType = TypeJSON
-		}
-	}
-	set(HeaderContentType, contentType)
-	set(HeaderMode, string(o.Mode))
-	set(HeaderOnGone, string(o.OnGone))
-	set(HeaderVersion, o.Version)
-	parent, state := o.TraceParent, o.TraceState
-	if parent == "" {
-		parent, state = traceContext(ctx)
-	}
-	set(HeaderTraceParent, parent)
-	set(HeaderTraceState, state)
-	deadline := o.Deadline
-	if d, ok := ctx.Deadline(); deadline.IsZero() && ok {
-		deadline = d
-	}
-	if !deadline.IsZero() {
-		set(HeaderDeadline, strconv.FormatInt(deadline.UnixMilli(), 10))
-		setBudget(h, deadline, !o.Realtime)
-	}
-	return h
-}
-
-// traceContext is the span in a context as headers have it; empty: there is none.
-func traceContext(ctx context.Context) (parent, state string) {
-	span := trace.SpanContextFromContext(ctx)
-	if !span.IsValid() {
-		return "", ""
-	}
-	return "00-" + span.TraceID().String() + "-" + span.SpanID().String() + "-" + (span.TraceFlags() & trace.FlagsSampled).String(), span.TraceState().String()
-}
-
-// setBudget sets what is left until the deadline.
-func setBudget(h nats.Header, deadline time.Time, durable bool) {
-	left := time.Until(deadline)
-	h[HeaderTimeout] = []string{strconv.FormatInt(max(left.Milliseconds(), 1), 10)}
-	if durable { // whole seconds, rounded up; the server takes no less than one
-		seconds := int64(max(left, time.Second)+time.Second-1) / int64(time.Second)
-		h[HeaderTTL] = []string{strconv.FormatInt(seconds, 10)}
-	}
-}
-
 func (c *Client) add(s *Stream) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -351,70 +193,6 @@ func (c *Client) receive(m *nats.Msg) {
 }
 
 func lastToken(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
-
-// CancelReply is the answer to a cancel request.
-type CancelReply struct {
-	ID    string
-	State CancelState
-}
-
-// Cancel asks the workers to stop a request of this client. State is
-// [CancelUnknown] when no worker answers in time: it may be queued, and then
-// ends when a worker takes it. Of a request whose stream is open here, and of one
-// whose id the workers made, the place in the queue is known, and a queued one is
-// taken out at once.
-func (c *Client) Cancel(ctx context.Context, id string) (CancelReply, error) {
-	c.mu.Lock()
-	s := c.streams[id]
-	c.mu.Unlock()
-	var sequence uint64
-	if s != nil {
-		sequence = s.sequence()
-	}
-	return c.CancelAt(ctx, id, sequence)
-}
-
-// CancelAt is Cancel for a request whose sequence in the queue is known, as the
-// receipt of a plain publication says it; 0 is not known.
-func (c *Client) CancelAt(ctx context.Context, id string, sequence uint64) (CancelReply, error) {
-	reply := CancelReply{ID: id, State: CancelUnknown}
-	if !ValidID(id) {
-		return reply, badID(id)
-	}
-	payload, err := json.Marshal(cancelMessage{ID: id, Sequence: sequence})
-	if err != nil {
-		return reply, fmt.Errorf("cancel: %w", err)
-	}
-	wait, cancel := context.WithTimeout(ctx, c.cfg.CancelTimeout)
-	defer cancel()
-	m, err := c.nc.RequestWithContext(wait, c.subjects.cancel(c.cfg.Name), payload)
-	switch {
-	case err == nil:
-	case ctx.Err() != nil:
-		return reply, fmt.Errorf("cancel: %w", ctx.Err())
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return reply, nil
-	default:
-		return reply, fmt.Errorf("cancel: %w", err)
-	}
-	var answer cancelMessage
-	if err := json.Unmarshal(m.Data, &answer); err != nil || answer.ID != id {
-		return reply, errors.New("cancel: malformed answer")
-	}
-	reply.State = answer.State
-	return reply, nil
-}
-
-// sendCancel asks without waiting for an answer.
-func (c *Client) sendCancel(id string, sequence uint64) {
-	payload, err := json.Marshal(cancelMessage{ID: id, Sequence: sequence})
-	if err == nil {
-		err = c.nc.Publish(c.subjects.cancel(c.cfg.Name), payload)
-	}
-	if err != nil {
-		c.cfg.Logger.Warn("cancel not sent", slog.String("request_id", id), slog.Any("error", err))
-	}
-}
 
 // Close ends the subscriptions; open streams end with [ErrClosed]. Requests
 // under way are not cancelled.

@@ -34,9 +34,10 @@ type Conn struct {
 	denials  *denials
 	closed   chan struct{} // closed with the connection
 
-	mu     sync.Mutex
-	epochs map[string]uint64 // consumer name -> creation time, unix ms
-	made   int64             // creation time of the request stream, unix ms; 0: not asked yet
+	mu         sync.Mutex
+	epochs     map[string]uint64 // consumer name -> creation time, unix ms
+	made       int64             // creation time of the request stream, unix ms; 0: not asked yet
+	publishers []*Publisher      // those that are open
 }
 
 // Connect connects, reconnects for ever afterwards, and checks that the server
@@ -159,9 +160,18 @@ func (c *Conn) handlers() []nats.Option {
 			logError(log, sub, err)
 			c.denials.note(err, time.Now())
 		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			for _, r := range c.resenders() {
+				r.disconnected()
+			}
+			logDisconnected(log, err)
+		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			c.denials.connected()
 			logReconnected(log, nc)
+			for _, r := range c.resenders() {
+				r.reconnected()
+			}
 		}),
 		nats.LameDuckModeHandler(func(nc *nats.Conn) {
 			log.Info("nats server is about to stop", slog.String("url", nc.ConnectedUrlRedacted()))
@@ -186,6 +196,12 @@ func logError(log *slog.Logger, sub *nats.Subscription, err error) {
 	log.Warn("nats error", slog.String("subject", subject), slog.Any("error", err))
 }
 
+func logDisconnected(log *slog.Logger, err error) {
+	if err != nil { // nil: we closed it
+		log.Warn("nats disconnected", slog.Any("error", err))
+	}
+}
+
 func logReconnected(log *slog.Logger, nc *nats.Conn) {
 	log.Info("nats reconnected", slog.String("url", nc.ConnectedUrlRedacted()))
 }
@@ -201,13 +217,20 @@ func connOptions(name string, log *slog.Logger) []nats.Option {
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { logError(log, sub, err) }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // nil: we closed it
-				log.Warn("nats disconnected", slog.Any("error", err))
-			}
-		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { logDisconnected(log, err) }),
 		nats.ReconnectHandler(func(nc *nats.Conn) { logReconnected(log, nc) }),
 	}
+}
+
+// resenders returns those of the publishers that are open.
+func (c *Conn) resenders() []*resender {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []*resender
+	for _, p := range c.publishers {
+		out = append(out, p.last)
+	}
+	return out
 }
 
 // checkServer asks for the JetStream account and fits the payload limit to the

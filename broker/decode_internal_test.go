@@ -208,6 +208,40 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
+// TestInputsAsTheyAreMeant writes every way to put an input down and reads it
+// again: ids need no second word that they are some, and both at once are refused.
+func TestInputsAsTheyAreMeant(t *testing.T) {
+	t.Parallel()
+	ids := []int32{1, 70000}
+	for name, tt := range map[string]struct {
+		in   Input
+		want *Input // nil: refused
+	}{
+		"text":             {Input{Text: "x"}, &Input{Text: "x"}},
+		"empty text":       {Input{}, &Input{}},
+		"ids":              {Input{IDs: ids}, &Input{IDs: ids, IsIDs: true}},
+		"ids, and said so": {Input{IDs: ids, IsIDs: true}, &Input{IDs: ids, IsIDs: true}},
+		"no ids":           {Input{IsIDs: true}, &Input{IDs: []int32{}, IsIDs: true}},
+		"both":             {Input{Text: "x", IDs: ids}, nil},
+		"text as ids":      {Input{Text: "x", IsIDs: true}, nil},
+	} {
+		for enc, contentType := range map[Encoding]string{MsgPack: TypeMsgPack, JSON: TypeJSON} {
+			b, err := appendRequest(nil, enc, &tt.in, &Params{})
+			if tt.want == nil {
+				var bad *Error
+				if !errors.As(err, &bad) || bad.Code != CodeBadRequest || !strings.Contains(bad.Message, "input") {
+					t.Errorf("%s, encoding %d: %v", name, enc, err)
+				}
+				continue
+			}
+			r, bad := durable(nats.Header{HeaderContentType: {contentType}}, b)
+			if err != nil || bad != nil || !cmp.Equal(r.Input, *tt.want) {
+				t.Errorf("%s, encoding %d: %+v, %v, %v", name, enc, r.Input, err, bad)
+			}
+		}
+	}
+}
+
 // TestNotFiniteParams wants a parameter that no encoding can carry to be
 // refused before it is sent.
 func TestNotFiniteParams(t *testing.T) {

@@ -80,6 +80,13 @@ var (
 	// ErrSilent means that a request was taken, nothing was heard of it, and as far
 	// as the workers can tell the queue has it no more.
 	ErrSilent = errors.New("nothing heard")
+	// ErrAnswerNotKept means that a durable request was published more than once,
+	// for want of a receipt; that the queue had its id before; and that the workers
+	// know of no request, and no answer, under it any more. It was served, or given
+	// up, and its answer was not stored or is forgotten; or, as ids are compared over
+	// all clients, the id is another client's. Sent again under a new id it may run a
+	// second time.
+	ErrAnswerNotKept = errors.New("the queue took this id before, and no answer to it is kept")
 	// ErrNotStored means that there is no such record: none was stored, or it was
 	// dropped since.
 	ErrNotStored = errors.New("not stored")

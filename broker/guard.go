@@ -36,8 +36,13 @@ type guard struct {
 	// doubt says that the receipt is that of an earlier publication of the id,
 	// which may be another request's.
 	doubt bool
-	asks  int // questions to the workers since seen
-	gone  int // answers since seen that nothing is left of the request
+	asks  int // questions to the workers that decide, since seen
+	gone  int // answers to them that nothing is left of the request
+	// A durable request that is silent is asked about at next, and after every
+	// question the pause is twice as long.
+	next  time.Time
+	pause time.Duration
+	asked bool // so, since seen
 	timer *time.Timer
 }
 
@@ -50,6 +55,7 @@ func (s *Stream) arm(m *nats.Msg) {
 	s.mu.Lock()
 	g := &s.guard
 	g.seen, g.session, g.tries = time.Now(), s.client.session(), 1
+	g.askIn(s.client.cfg.Silence)
 	wait := s.silence()
 	if !g.realtime {
 		g.msg, wait = m, s.client.cfg.ReceiptWait
@@ -76,7 +82,8 @@ func (s *Stream) heard(t FrameType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := &s.guard
-	g.msg, g.seen, g.doubt, g.asks, g.gone = nil, time.Now(), false, 0, 0
+	g.msg, g.seen, g.doubt, g.asks, g.gone, g.asked = nil, time.Now(), false, 0, 0, false
+	g.askIn(s.client.cfg.Silence)
 	switch t {
 	case "":
 	case FrameRetry:
@@ -84,9 +91,37 @@ func (s *Stream) heard(t FrameType) {
 	default:
 		g.queued = g.final
 	}
-	// The limit may have become shorter than what the timer waits for.
-	if g.timer != nil && !s.ended && !g.queued {
-		g.timer.Reset(s.silence())
+	// The next question, or the limit, may be due before the timer is.
+	if g.timer != nil && !s.ended && (t == "" || !g.queued) {
+		g.timer.Reset(min(s.silence(), s.client.cfg.Silence))
+	}
+}
+
+// askIn has the workers be asked when the request is silent for a pause, which
+// doubles.
+func (g *guard) askIn(pause time.Duration) { g.next, g.pause = time.Now().Add(pause), pause }
+
+// early reports whether a request that may be silent for a time that is left is
+// asked about now, and how long its guard waits then: its answer may have been lost
+// on the way. Only the questions after the limit decide that it is gone.
+func (g *guard) early(left time.Duration, connected bool) (ask bool, wait time.Duration) {
+	if g.realtime || !connected {
+		return false, left // until there is a connection, see askSoon
+	}
+	if ask = time.Until(g.next) <= 0; ask {
+		g.asked = true
+		g.askIn(2 * g.pause)
+	}
+	return ask, min(left, time.Until(g.next))
+}
+
+// askSoon has the workers be asked as early as after a sign of life: something may
+// have been missed. It is called with mu held.
+func (s *Stream) askSoon() {
+	g := &s.guard
+	if g.msg == nil && g.timer != nil && !s.ended {
+		g.askIn(s.client.cfg.Silence)
+		g.timer.Reset(min(s.silence(), g.pause))
 	}
 }
 
@@ -108,14 +143,15 @@ func unconfirmed(last error) *Error {
 	return e
 }
 
-// mayBeQueued reports whether a request of which nothing was heard for too long
-// may be in the queue: its receipt told its place there, and the workers have not
-// said that it is gone. While no worker is there to ask, that is true for as long
-// as the queue keeps a request. It is called with mu held.
-func (s *Stream) mayBeQueued(silent time.Duration, connected bool) bool {
+// mayBeKept reports whether a durable request of which nothing was heard for too
+// long may be in the queue, or its answer be kept: the workers have not said that
+// they are gone. When its receipt told its place in the queue, and no worker is
+// there to ask, that is true for as long as the queue keeps a request. It is called
+// with mu held.
+func (s *Stream) mayBeKept(silent time.Duration, connected bool) bool {
 	g := &s.guard
-	return s.stored > 0 && g.gone < goneAnswers &&
-		(silent < s.client.cfg.QueueSilence || connected && g.asks < silentAsks)
+	return !g.realtime && g.gone < goneAnswers &&
+		(s.stored > 0 && silent < s.client.cfg.QueueSilence || connected && g.asks < silentAsks)
 }
 
 // probed takes a worker's word on a request that was asked about because it is
@@ -123,19 +159,26 @@ func (s *Stream) mayBeQueued(silent time.Duration, connected bool) bool {
 // to say more. It is called with mu held.
 func (s *Stream) probed(state ResumeState) {
 	g := &s.guard
-	if g.asks == 0 || s.ended {
+	if g.asks == 0 && !g.asked || s.ended {
 		return
 	}
 	switch state {
 	case ResumeQueued, ResumeRunning:
-		g.seen, g.doubt, g.asks, g.gone = time.Now(), false, 0, 0
+		g.seen, g.doubt, g.asks, g.gone, g.asked = time.Now(), false, 0, 0, false
 	case ResumeUnknown, ResumeStored:
-		g.gone++
-		g.timer.Reset(min(s.silence(), resumeAfter))
+		if g.asks > 0 {
+			g.gone++
+			g.timer.Reset(min(s.silence(), resumeAfter))
+		}
 	}
 }
 
 func inUse(id string) *Error { return badRequest("id %s: in use by another request", id) }
+
+// notKept is the end of a request whose id was stored before, by an earlier
+// publication of it as far as this client can tell, and of which the workers know
+// nothing more.
+func notKept(id string) error { return fmt.Errorf("request %s: %w", id, ErrAnswerNotKept) }
 
 // look is what the timer does.
 func (s *Stream) look() {
@@ -152,13 +195,11 @@ func (s *Stream) look() {
 	ask := false
 	switch {
 	case msg == nil && silent < limit && !g.doubt:
-		wait = limit - silent
-	case msg == nil && s.mayBeQueued(silent, connected):
+		ask, wait = g.early(limit-silent, connected)
+	case msg == nil && s.mayBeKept(silent, connected):
 		ask, wait = connected, min(limit, askEvery)
 	case msg == nil && g.doubt && g.gone >= goneAnswers:
-		s.mu.Unlock()
-		s.push(s.refusal(inUse(s.id)), false)
-		return
+		failure = notKept(s.id)
 	case msg == nil:
 		failure = fmt.Errorf("request %s: %w for %v", s.id, ErrSilent, silent.Round(time.Millisecond))
 	case silent >= s.client.cfg.Silence && !connected, connected && g.tries >= maxPublications:
@@ -173,15 +214,16 @@ func (s *Stream) look() {
 		g.timer.Reset(wait)
 	}
 	question := resumeMessage{ID: s.id, Index: s.track.haveTokens, Sequence: s.stored}
-	if ask {
+	if ask && (silent >= limit || g.doubt) {
 		g.asks++
 	}
+	doubt := g.doubt
 	s.mu.Unlock()
 	switch {
 	case ask:
 		s.client.sendQuestion(question, s.replies)
 	case failure != nil:
-		s.fail(failure, msg == nil) // without a receipt it may be sent again under its id
+		s.fail(failure, msg == nil && !doubt) // without a receipt it may be sent again under its id
 	case msg != nil:
 		_ = s.client.nc.PublishMsg(renewed(msg)) // the next look tries again
 	}

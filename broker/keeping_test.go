@@ -34,6 +34,11 @@ func keepingEcho(t *testing.T, conn *broker.Conn) func(*broker.Delivery, *broker
 // keep sends the output and the one final that is stored of d. After an error its
 // stream is open.
 func keep(store *broker.Finals, d *broker.Delivery, s *broker.TokenStream) error {
+	return keepAndSend(store, d, s, s.SendTerminal)
+}
+
+// keepAndSend is keep, whose own final is sent by send.
+func keepAndSend(store *broker.Finals, d *broker.Delivery, s *broker.TokenStream, send func(broker.Encoded) error) error {
 	r := d.Request
 	if d.Err != nil {
 		return s.Fail(d.Err, r.Params.Meta)
@@ -64,6 +69,6 @@ func keep(store *broker.Finals, d *broker.Delivery, s *broker.TokenStream) error
 	case v.Other != nil:
 		return s.Replay(v.Other.Frame)
 	default:
-		return s.SendTerminal(last)
+		return send(last)
 	}
 }

@@ -25,7 +25,8 @@ type PublisherConfig struct {
 }
 
 // Publisher sends frames. Terminal frames that nobody heard are sent again for
-// up to 15 s, as far as there is room for them. It is safe for concurrent use.
+// up to 15 s, and those that may have been lost with a connection when there is
+// another one, as far as there is room for them. It is safe for concurrent use.
 type Publisher struct {
 	conn *Conn
 	cfg  PublisherConfig
@@ -51,12 +52,19 @@ func (c *Conn) Publisher(cfg PublisherConfig) (*Publisher, error) {
 		return nil, fmt.Errorf("watch for absent listeners: %w", err)
 	}
 	p.sub = sub
+	c.mu.Lock()
+	c.publishers = append(c.publishers, p)
+	c.mu.Unlock()
 	return p, nil
 }
 
-// Close stops the watch for absent listeners. Terminal frames that nobody heard
-// are not sent again any more.
+// Close stops the watch for absent listeners. No terminal frame is sent again any
+// more.
 func (p *Publisher) Close() error {
+	c := p.conn
+	c.mu.Lock()
+	c.publishers = slices.DeleteFunc(c.publishers, func(other *Publisher) bool { return other == p })
+	c.mu.Unlock()
 	p.last.close()
 	if err := p.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		return fmt.Errorf("end watch: %w", err)

@@ -49,13 +49,18 @@ const (
 	OnGoneFinish OnGone = "finish"
 )
 
-// Input is what the model reads: a text, or token ids.
+// Input is what the model reads: a text, or token ids. A request with both is
+// refused.
 type Input struct {
 	Text string
 	IDs  []int32
-	// IsIDs tells an empty list of ids from an empty text.
+	// IsIDs tells an empty list of ids from an empty text. Ids that are there need it
+	// not, and have it when they were decoded.
 	IsIDs bool
 }
+
+// ids reports whether the input is token ids.
+func (in *Input) ids() bool { return in.IsIDs || len(in.IDs) > 0 }
 
 // Params are the parameters of a request; nil is absent. Which of them a model
 // supports is its family's matter.

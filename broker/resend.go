@@ -8,27 +8,34 @@ import (
 	"time"
 )
 
-// How terminal frames that nobody heard are sent again.
+// How terminal frames are sent again that nobody heard, or that are in doubt.
 const (
 	resendFirst  = 250 * time.Millisecond // doubles
 	resendFor    = 15 * time.Second
-	verdictFor   = 5 * time.Second // the server says sooner that nobody listens
 	resendFrames = 1024
 	resendBytes  = 16 << 20
+	// doubtFor is how long a frame may have been lost unnoticed: a connection that
+	// is dead counts as lost when pings were not answered, after two to three of
+	// their intervals. The server says sooner that nobody listens.
+	doubtFor = 3*pingInterval + 5*time.Second
 )
 
-// resender keeps terminal frames until it is clear that somebody heard them,
+// resender keeps terminal frames until it is likely that somebody heard them,
 // and sends those again that nobody did: after a restart of the server a worker
 // may be back before its clients are. The server only tells of frames that were
-// not heard, so a frame waits some time for that verdict. The frames that wait
-// and those that will be sent again are bounded each, in number and in bytes.
-// It is safe for concurrent use.
+// not heard, so a frame waits some time for that verdict. When the connection is
+// lost meanwhile the frame may be lost with it, also when the server had taken
+// it and did not live to pass it on; then it is sent again over the next one,
+// once, and its reader ignores what it has. The frames that wait and those that
+// will be sent again are bounded each, in number and in bytes. It is safe for
+// concurrent use.
 type resender struct {
 	inbox   string // the verdict on frame n arrives at inbox.n
 	publish func(subject, reply string, payload []byte) error
 
 	mu      sync.Mutex
 	closed  bool
+	lost    time.Time // when the connection was; zero: there is one
 	last    uint64
 	frames  map[uint64]*lastFrame
 	pending frameList // no verdict yet, oldest first
@@ -119,10 +126,13 @@ func (r *resender) reply(f *lastFrame) string {
 	return r.inbox + "." + strconv.FormatUint(f.number, 10)
 }
 
-// trim forgets pending frames that are too many, or were heard by now. It is
-// called with mu held.
+// trim forgets pending frames that are too many, or were heard by now; without a
+// connection, when it was lost. It is called with mu held.
 func (r *resender) trim(now time.Time) {
-	for f := r.pending.oldest(); f != nil && now.Sub(f.sent) > verdictFor; f = r.pending.oldest() {
+	if !r.lost.IsZero() {
+		now = r.lost
+	}
+	for f := r.pending.oldest(); f != nil && now.Sub(f.sent) > doubtFor; f = r.pending.oldest() {
 		r.drop(f.number)
 	}
 	r.pending.shrink(r.drop)
@@ -162,7 +172,8 @@ func (r *resender) missed(number uint64) {
 	r.unheard.shrink(r.drop)
 }
 
-// again sends a frame once more. While the connection is away it waits on.
+// again sends a frame once more. While the connection is away it waits for the
+// next one.
 func (r *resender) again(number uint64) {
 	r.mu.Lock()
 	f := r.frames[number]
@@ -174,9 +185,43 @@ func (r *resender) again(number uint64) {
 	r.pending.add(f)
 	f.timer, f.sent = nil, time.Now()
 	r.mu.Unlock()
-	if err := r.publish(f.subject, r.reply(f), f.payload); err != nil {
-		r.missed(number)
+	_ = r.publish(f.subject, r.reply(f), f.payload) // it is pending: reconnected sends it
+}
+
+// disconnected notes that the connection is lost.
+func (r *resender) disconnected() {
+	r.mu.Lock()
+	r.lost = time.Now()
+	r.mu.Unlock()
+}
+
+// reconnected sends the frames again that may have been lost with the connection
+// before, in the order in which they were sent. When this one is lost too the rest
+// waits for the next.
+func (r *resender) reconnected() {
+	for _, f := range r.doubtful(time.Now()) {
+		if r.publish(f.subject, r.reply(f), f.payload) != nil {
+			return
+		}
 	}
+}
+
+// doubtful takes all frames in doubt as sent now, and returns them. Their time to
+// be heard begins anew: readers reconnect too.
+func (r *resender) doubtful(now time.Time) []*lastFrame {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trim(now)
+	r.lost = time.Time{}
+	var out []*lastFrame
+	for range r.pending.frames.len() {
+		f := r.pending.oldest()
+		r.pending.remove(f)
+		f.sent, f.first, f.wait = now, now, resendFirst
+		out = append(out, f)
+		r.pending.add(f)
+	}
+	return out
 }
 
 // close forgets everything.

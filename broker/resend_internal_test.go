@@ -1,9 +1,14 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // TestUnheardFramesAreShared has one client leave thousands of frames unheard:
@@ -67,6 +72,69 @@ func TestUnheardFramesAreShared(t *testing.T) {
 	if len(r.frames)+len(r.unheard.frames.owners)+len(r.pending.frames.owners) != 0 {
 		t.Errorf("%d frames of %d and %d readers are left", len(r.frames), len(r.pending.frames.owners), len(r.unheard.frames.owners))
 	}
+}
+
+// TestFramesInDoubtAreSentAgain loses a connection: what may have gone with it is
+// sent again over the next one, in order and once, and nothing else is.
+func TestFramesInDoubtAreSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var sent []string
+		away, lost := false, 0 // lost: publications until the connection goes
+		r := newResender("inbox", func(subject, _ string, _ []byte) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if away = away || lost == 1; away {
+				return errors.New("away")
+			}
+			lost = max(lost-1, 0)
+			sent = append(sent, subject)
+			return nil
+		})
+		defer r.close()
+		send := func(subject string) {
+			if err := r.send(subject, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(what string, act func(), want ...string) {
+			t.Helper()
+			synctest.Wait()
+			sent = nil
+			act()
+			synctest.Wait()
+			if !slices.Equal(sent, want) {
+				t.Errorf("%s: %v are sent again, want %v", what, sent, want)
+			}
+		}
+		lose := func(after int) {
+			r.disconnected()
+			away, lost = after == 0, after
+		}
+		send("old")
+		time.Sleep(doubtFor + time.Second)
+		send("a")
+		send("b")
+		time.Sleep(doubtFor - time.Second)
+		send("unheard")
+		r.missed(r.last)
+		lose(0)
+		time.Sleep(time.Hour) // the next try of what nobody heard falls into it
+		if err := r.send("refused", nil); err == nil {
+			t.Error("a frame is sent without a connection")
+		}
+		away, lost = false, 3
+		send("new") // before the word of the connection has come
+		want("the connection is lost again", r.reconnected, "a")
+		lose(0)
+		away, lost = false, 0
+		want("another one", r.reconnected, "a", "b", "unheard", "new")
+		r.missed(4)
+		want("unheard", func() { time.Sleep(resendFirst) }, "unheard")
+		time.Sleep(doubtFor + time.Second)
+		want("later", r.reconnected)
+	})
 }
 
 // BenchmarkResend sends terminal frames to so many clients in turn, none of which

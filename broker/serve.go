@@ -305,11 +305,13 @@ func (s *Service) Drain(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
+	session := s.conn.nc.Stats().Reconnects
 	for _, svc := range services {
 		if err := svc.Stop(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 			errs = append(errs, err)
 		}
 	}
+	s.exorcise(session)
 	if s.conn.nc.IsConnected() {
 		if err := s.conn.flush(ctx); err != nil {
 			errs = append(errs, err)

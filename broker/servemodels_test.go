@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/cellmq/cellmq/broker"
+	"github.com/cellmq/cellmq/broker/brokertest"
 )
 
 // discovered returns what all instances of the service say, n of them and no more.
@@ -149,11 +150,30 @@ func TestSetModelsAcrossRestart(t *testing.T) {
 }
 
 // TestConnectionLostWhileEndpointsDrain loses the connection while requests wait
-// in an endpoint that is to end. It is served, and the server does not go on to
-// send requests where nobody hears them.
+// in an endpoint that is to end, for another version of its model or for good.
+// They are served, and the server does not go on to send requests where nobody
+// hears them.
 func TestConnectionLostWhileEndpointsDrain(t *testing.T) {
 	t.Parallel()
+	t.Run("SetModels", func(t *testing.T) {
+		t.Parallel()
+		loseWhileDraining(t, func(s *broker.Service, _ *broker.Conn) error { return s.SetModels(t.Context(), served("2", "a")) })
+	})
+	t.Run("Drain", func(t *testing.T) {
+		t.Parallel()
+		loseWhileDraining(t, func(s *broker.Service, conn *broker.Conn) error {
+			// Another worker goes on.
+			serve(t, conn, broker.ServiceConfig{Models: served("2", "a"), Credits: broker.NewCredits(8)}, echo)
+			return s.Drain(t.Context())
+		})
+	})
+}
+
+// loseWhileDraining loses the connection after end, which has the endpoints drain.
+func loseWhileDraining(t *testing.T, end func(*broker.Service, *broker.Conn) error) {
+	t.Helper()
 	server, conn := setup(t, broker.Config{})
+	other := brokertest.Connect(t, server, broker.Config{})
 	out, err := conn.Publisher(broker.PublisherConfig{Worker: "w1"})
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +205,7 @@ func TestConnectionLostWhileEndpointsDrain(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := svc.SetModels(t.Context(), served("2", "a")); err != nil {
+	if err := end(svc, other); err != nil {
 		t.Fatal(err)
 	}
 	before := conn.NATS().Stats().Reconnects

@@ -60,6 +60,19 @@ const (
 	Length
 )
 
+// String is the reason's word: stop, length, or none for a sequence that did not
+// end by itself. Clients and golden outputs have the same.
+func (r Reason) String() string {
+	switch r {
+	case Stopped:
+		return "stop"
+	case Length:
+		return "length"
+	default:
+		return "none"
+	}
+}
+
 // Graph is one request's graph of cells, unfolded as far as it is known. The
 // scheduler calls it while it holds its lock, one call at a time, and never
 // again after the frontier was finished or failed. Calls must be short and

@@ -122,8 +122,8 @@ func (m *Model) compare(c goldenCase, r *Request, out Output) error {
 		return m.differs(c, "tokens", ids, c.Tokens)
 	case text != c.Text:
 		return m.differs(c, "text", strconv.Quote(text), strconv.Quote(c.Text))
-	case finishReason(out.Reason) != c.FinishReason:
-		return m.differs(c, "finish_reason", strconv.Quote(finishReason(out.Reason)), strconv.Quote(c.FinishReason))
+	case out.Reason.String() != c.FinishReason:
+		return m.differs(c, "finish_reason", strconv.Quote(out.Reason.String()), strconv.Quote(c.FinishReason))
 	case c.Label != "" || outcome.Label != "": // a line without the label would verify nothing
 		return m.compareLabel(c, outcome)
 	case c.LogProb != nil:
@@ -161,18 +161,6 @@ func (m *Model) differs(c goldenCase, field string, got, want any) error {
 	e := &GoldenError{Model: m.name, Line: c.line, Field: field}
 	e.Got, e.Want = brief.Difference(fmt.Sprint(got), fmt.Sprint(want))
 	return e
-}
-
-// finishReason returns a reason's name on the wire.
-func finishReason(r cellrt.Reason) string {
-	switch r {
-	case cellrt.Stopped:
-		return "stop"
-	case cellrt.Length:
-		return "length"
-	default:
-		return "none"
-	}
 }
 
 // readGolden reads golden.jsonl, if there is one, whose lines must be of the

@@ -67,7 +67,7 @@ func (m *Model) record(ctx context.Context, run Run, in Input, maxTokens int) (g
 	if out.Reason != cellrt.Stopped && out.Reason != cellrt.Length {
 		return goldenCase{}, errors.New("the output did not end by itself")
 	}
-	c.FinishReason = finishReason(out.Reason)
+	c.FinishReason = out.Reason.String()
 	if o := r.Outcome(); o.Label != "" {
 		c.Label, c.Logits = o.Label, o.Logits[len(o.Logits)-1]
 		return c, nil

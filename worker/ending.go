@@ -70,7 +70,7 @@ func (p *publisher) conclude(r *run, now time.Time) (*ending, error) {
 	case r.refusal != nil:
 		return p.failure(r, r.refusal)
 	case r.err == nil:
-		return p.final(r, finishReason(r.reason), now)
+		return p.final(r, broker.FinishReason(r.reason.String()), now)
 	case errors.Is(r.err, errCancelled):
 		return p.final(r, broker.FinishCancelled, now)
 	case errors.Is(r.err, errDeadline) && r.seq == nil:

@@ -104,7 +104,7 @@ func setOutcome(final *broker.Final, r *models.Request, o *models.Outcome) {
 	}
 	for _, a := range o.Alternatives {
 		alternative := broker.Alternative{
-			Text: r.Text(a.Tokens, 0), LogProb: a.LogProb, FinishReason: finishReason(a.Reason),
+			Text: r.Text(a.Tokens, 0), LogProb: a.LogProb, FinishReason: broker.FinishReason(a.Reason.String()),
 		}
 		for _, t := range a.Tokens {
 			alternative.Tokens = append(alternative.Tokens, t.ID)
@@ -119,12 +119,4 @@ func scores(of []models.Score) (out []broker.Score) {
 		out = append(out, broker.Score{Label: s.Label, Value: float64(s.Probability)})
 	}
 	return out
-}
-
-// finishReason returns the name of a reason on the wire.
-func finishReason(r cellrt.Reason) broker.FinishReason {
-	if r == cellrt.Length {
-		return broker.FinishLength
-	}
-	return broker.FinishStop
 }

@@ -235,7 +235,7 @@ func (s *soloRun) terminal(req *broker.Request, r *models.Request) broker.Frame 
 		return broker.Frame{Type: broker.FrameError, Error: broker.NewError(broker.CodeInternal, s.err.Error())}
 	}
 	o := r.Outcome()
-	final := &broker.Final{FinishReason: finishReason(s.reason), LogProb: math.NaN(), Deterministic: true}
+	final := &broker.Final{FinishReason: broker.FinishReason(s.reason.String()), LogProb: math.NaN(), Deterministic: true}
 	setOutcome(final, r, &o)
 	f := broker.Frame{Type: broker.FrameFinal, Final: final, Text: r.Text(s.tokens, o.Cut)}
 	for _, t := range s.tokens {
