@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/internal/manual"
@@ -33,8 +34,7 @@ func newCompletion(s streams) *cobra.Command {
 		Short: "Print a script that makes a shell complete cellmq's command lines",
 		Long: `completion prints a script for a shell. With it the shell completes commands, flags
 and their values, and the names of models and versions: those that the server has,
-when it answers within 300 ms, else the bundled ones. The script for bash wants the
-package bash-completion.
+when it answers within 300 ms, else the bundled ones.
 
 The program is named cellmq and found in PATH.`,
 		Example: `  source <(cellmq completion bash)
@@ -48,7 +48,7 @@ The program is named cellmq and found in PATH.`,
 			root := cmd.Root()
 			switch shell[0] {
 			case "bash":
-				return root.GenBashCompletionV2(s.out, true)
+				return bashCompletion(root, s.out)
 			case "zsh":
 				return root.GenZshCompletion(s.out)
 			case "fish":
@@ -72,6 +72,40 @@ func completeFlag(cmd *cobra.Command, flag string, complete completeFunc) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 
+// directories completes to the names of directories.
+func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// files completes to the names of files.
+func files(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// onlyDirectory completes the one argument of a command.
+func onlyDirectory(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return directories(cmd, args, toComplete)
+}
+
+// noFiles keeps the names of files from where they make no sense: what a command does
+// not say how to complete, an argument or the value of a flag, has no completion.
+func noFiles(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, said := cmd.GetFlagCompletionFunc(f.Name); !said && f.Value.Type() != "bool" {
+			completeFlag(cmd, f.Name, cobra.NoFileCompletions)
+		}
+	})
+	for _, c := range cmd.Commands() {
+		noFiles(c)
+	}
+}
+
 // first completes the first argument only.
 func first(list func(cmd *cobra.Command, toComplete string) []string) completeFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -82,13 +116,13 @@ func first(list func(cmd *cobra.Command, toComplete string) []string) completeFu
 	}
 }
 
-// firstThenFiles is first, and files after it.
-func firstThenFiles(list func(cmd *cobra.Command, toComplete string) []string) completeFunc {
+// firstThenDirectory is first, and a directory after it.
+func firstThenDirectory(list func(cmd *cobra.Command, toComplete string) []string) completeFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveDefault
+		if len(args) == 0 {
+			return list(cmd, toComplete), cobra.ShellCompDirectiveNoFileComp
 		}
-		return list(cmd, toComplete), cobra.ShellCompDirectiveNoFileComp
+		return onlyDirectory(cmd, args[1:], toComplete)
 	}
 }
 

@@ -36,6 +36,53 @@ func TestCompletionWithoutServer(t *testing.T) {
 	}
 }
 
+// TestCompletionOfFiles wants names of files where an argument or a flag is one, and
+// nowhere else.
+func TestCompletionOfFiles(t *testing.T) {
+	t.Setenv("CELLMQ_NATS_URL", "nats://127.0.0.1:1")
+	const everything, nothing, directories = "0", "4", "16" // as cobra counts
+	for _, tc := range []struct{ line, want string }{
+		{"model golden ./my-lm --inputs ", everything},
+		{"model verify ", directories},
+		{"model push ", directories},
+		{"model golden ", directories},
+		{"model pull my-lm@2 ", directories},
+		{"worker --model-dir ", directories},
+		{"worker --data-dir ", directories},
+		{"request g2p-en --model-dir ", directories},
+		{"dlq replay 7 --model-dir ", directories},
+		{"worker ", nothing},
+		{"worker --slots ", nothing},
+		{"worker --host ", nothing},
+		{"request g2p-en ", nothing},
+		{"request g2p-en --beam ", nothing},
+		{"request g2p-en --stop ", nothing},
+		{"demo ", nothing},
+		{"cancel ", nothing},
+		{"cancel --client ", nothing},
+		{"dlq ", nothing},
+		{"dlq show ", nothing},
+		{"dlq replay ", nothing},
+		{"dlq list --from ", nothing},
+		{"health ", nothing},
+		{"top --interval ", nothing},
+		{"version ", nothing},
+		{"model ", nothing},
+		{"model pull ", nothing},
+		{"model pull my-lm@2 dir ", nothing},
+		{"model verify dir ", nothing},
+		{"model verify dir --name ", nothing},
+		{"model deploy --canary ", nothing},
+		{"model undeploy my-lm --reason ", nothing},
+	} {
+		r := run(t, "", append([]string{"__complete"}, strings.Split(tc.line, " ")...)...)
+		lines := strings.Split(strings.TrimSpace(r.out), "\n")
+		if got := strings.TrimPrefix(lines[len(lines)-1], ":"); r.code != 0 || got != tc.want {
+			t.Errorf("%q: exit code %d, directive %s, want %s", tc.line, r.code, got, tc.want)
+		}
+	}
+}
+
 // completions returns what the words of a line are completed to, without
 // descriptions; the last word is what stands behind the last space.
 func completions(t *testing.T, line string) string {

@@ -68,6 +68,7 @@ step.`,
 	}
 	o.bind(cmd.Flags())
 	cmd.Flags().StringArrayVar(&o.modelDirs, "model-dir", nil, "directory whose sub-directories are models; repeatable")
+	completeFlag(cmd, "model-dir", directories)
 	cmd.Flags().BoolVar(&o.steps, "steps", false, "print each step")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replay with another model than the letter's")
 	manual.Note(cmd, manual.Notes{Environment: replayEnvironment, Exit: replayExit})

@@ -102,6 +102,7 @@ configured, the NATS server.`,
 	root.AddCommand(newDemo(s), newWorker(s), newRequest(s), newCancel(s), newDLQ(s), newModel(s), newTop(s), newHealth(s), newVersion(s), newCompletion(s))
 	manual.Note(root, manual.Notes{Environment: serverEnvironment, Exit: usualExit})
 	manual.Attach(root)
+	noFiles(root)
 	return root
 }
 

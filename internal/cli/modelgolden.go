@@ -67,6 +67,8 @@ model becomes another one.`,
 	flags.StringVar(&o.name, "name", "", "name of the model (default the directory's)")
 	flags.StringArrayVar(&o.inputs, "input", nil, "an input; repeatable")
 	flags.StringVar(&o.file, "inputs", "", "file with an input in each line, - for stdin")
+	cmd.ValidArgsFunction = onlyDirectory
+	completeFlag(cmd, "inputs", files)
 	flags.IntVar(&o.maxTokens, "max-tokens", 0, "most tokens of an output; 0 is the model's own bound")
 	flags.BoolVar(&o.force, "force", false, "replace the golden outputs that are there")
 	flags.BoolVar(&o.json, "json", false, "print JSON")

@@ -60,6 +60,7 @@ otherwise; a later one with that flag changes it.`,
 	o.bind(cmd.Flags())
 	cmd.Flags().StringVar(&name, "name", "", "name of the model (default the directory's)")
 	cmd.Flags().Int64Var(&o.storeBytes, "store-bytes", 0, "bytes that the store may take; 0 is as it is, 1 GiB for a new one")
+	cmd.ValidArgsFunction = onlyDirectory
 	return cmd
 }
 
@@ -179,7 +180,7 @@ not there.`,
 		},
 	}
 	o.bind(cmd.Flags())
-	cmd.ValidArgsFunction = firstThenFiles(storedVersions)
+	cmd.ValidArgsFunction = firstThenDirectory(storedVersions)
 	return cmd
 }
 

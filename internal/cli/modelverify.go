@@ -58,6 +58,7 @@ A model without golden outputs passes, with a warning.`,
 	cmd.Flags().StringVar(&weights, "weights", "", "weight type: f32, bf16 or int8")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	manual.Note(cmd, manual.Notes{Environment: serveEnvironment, Exit: verifyExit})
+	cmd.ValidArgsFunction = onlyDirectory
 	completeFlag(cmd, "weights", fixed("f32", "bf16", "int8"))
 	return cmd
 }

@@ -79,6 +79,7 @@ The server is --nats-url, else CELLMQ_NATS_URL, else nats://127.0.0.1:4222.`,
 	o.bind(cmd.Flags())
 	manual.Note(cmd, manual.Notes{Environment: embeddedEnvironment, Exit: requestExit})
 	cmd.ValidArgsFunction = first(servedModels)
+	completeFlag(cmd, "model-dir", directories)
 	completeFlag(cmd, "priority", fixed(string(broker.High), string(broker.Std), string(broker.Low)))
 	return cmd
 }

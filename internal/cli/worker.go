@@ -43,6 +43,8 @@ runs, at most for the grace period. A second signal hands back at once.`,
 	}
 	flags.bind(cmd.Flags())
 	manual.Note(cmd, manual.Notes{Environment: workerEnvironment, Exit: workerExit})
+	completeFlag(cmd, "model-dir", directories)
+	completeFlag(cmd, "data-dir", directories)
 	completeFlag(cmd, "models", fixed(zoo.Names()...))
 	completeFlag(cmd, "log-level", fixed("debug", "info", "warn", "error"))
 	completeFlag(cmd, "log-format", fixed("text", "json"))

@@ -59,6 +59,9 @@ func PointsFigures(points []Point) map[string]*plot.Figure {
 		return 0
 	})
 	f := &plot.Figure{Title: "Latency over throughput", XLabel: "throughput, requests/s", YLabel: "latency, ms", LogY: true}
+	if len(points) > 0 {
+		f.Subtitle = conditions(points[0].Report)
+	}
 	for _, l := range []struct {
 		name string
 		q    float64

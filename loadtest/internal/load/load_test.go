@@ -531,6 +531,10 @@ func TestFigures(t *testing.T) {
 		}
 		figures := points[0].Report.Figures()
 		maps.Copy(figures, load.PointsFigures(points))
+		// Of several curves one has to see which is which.
+		if said := figures["latency-throughput.svg"].Subtitle; said == "" || !strings.HasPrefix(load.PointsMarkdown(points), said+". ") {
+			t.Errorf("the curve says %q, the table\n%s", said, load.PointsMarkdown(points))
+		}
 		if err := load.WriteFigures(dir, figures); err != nil {
 			t.Fatal(err)
 		}

@@ -135,13 +135,16 @@ func lengthsOf(p *workload.Plan) string {
 	return ""
 }
 
+// conditions is what loads at several rates have in common.
+func conditions(r *Report) string {
+	return fmt.Sprintf("%s arrivals of %s%s; windows of %.1f s", r.Plan.Arrivals.Law, r.Plan.Models, lengthsOf(&r.Plan), r.Window.Seconds())
+}
+
 // PointsMarkdown is a table of loads at several rates.
 func PointsMarkdown(points []Point) string {
 	var b strings.Builder
 	if len(points) > 0 {
-		r := points[0].Report
-		fmt.Fprintf(&b, "%s arrivals of %s%s; windows of %.1f s. %s.\n\n", r.Plan.Arrivals.Law, r.Plan.Models, lengthsOf(&r.Plan),
-			r.Window.Seconds(), host())
+		fmt.Fprintf(&b, "%s. %s.\n\n", conditions(points[0].Report), host())
 	}
 	b.WriteString("| rate, 1/s | throughput, 1/s | goodput, 1/s | failed | ttft p50, ms | e2el p50, ms | p90 | p99 | sustained | own CPU, s per 1,000 |\n" +
 		"|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|\n")
