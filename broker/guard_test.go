@@ -204,13 +204,14 @@ func TestRestartUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	c, err := broker.NewClient(nc, broker.ClientConfig{ReceiptWait: 300 * time.Millisecond, Silence: 3 * time.Second, QueueSilence: 8 * time.Second})
+	c, err := broker.NewClient(nc, broker.ClientConfig{ReceiptWait: 300 * time.Millisecond, Silence: 8 * time.Second, QueueSilence: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var finals, failures atomic.Int32
 	var all sync.WaitGroup
 	stop := make(chan struct{})
+	open := make(chan struct{}, 256) // requests without an answer; a slow machine gets no longer queue
 	read := func(s *broker.Stream, text string) {
 		f, err := s.Final()
 		var e *broker.Error
@@ -234,13 +235,21 @@ func TestRestartUnderLoad(t *testing.T) {
 					return
 				case <-tick.C:
 				}
+				select {
+				case <-stop:
+					return
+				case open <- struct{}{}:
+				}
 				text := fmt.Sprintf("text %d %d", i, n)
 				s, err := c.Request(t.Context(), "echo", broker.RequestOptions{Input: broker.Input{Text: text}})
 				if err != nil {
 					t.Errorf("request: %v", err)
 					return
 				}
-				all.Go(func() { read(s, text) })
+				all.Go(func() {
+					read(s, text)
+					<-open
+				})
 			}
 		})
 	}
@@ -262,7 +271,7 @@ func TestRestartUnderLoad(t *testing.T) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("requests hang")
 	}
 	if finals.Load() < 10*failures.Load() {

@@ -111,7 +111,7 @@ func TestConflict(t *testing.T) {
 
 func TestDeploymentsWithoutRegistry(t *testing.T) {
 	t.Parallel()
-	b := setup(t, nil)
+	b := setup(t, func(c *registry.Config) { c.Timeout = patience })
 	began := time.Now()
 	_, _, errDeployments := b.Deployments(t.Context())
 	_, errReports := b.Reports(t.Context())
@@ -123,7 +123,7 @@ func TestDeploymentsWithoutRegistry(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if took > 2*time.Second { // the timeout of one answer is 5 s
+	if took >= patience { // an answer was waited for, which nobody gives
 		t.Errorf("took %v", took)
 	}
 }

@@ -45,7 +45,7 @@ var errReported = errors.New("failed")
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := streams{in: stdin, out: stdout, err: stderr}
 	root := newRoot(s)
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would be the process's own
 	cmd, err := root.ExecuteContextC(ctx)
 	return exitCode(s, cmd, err)
 }

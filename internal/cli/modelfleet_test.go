@@ -10,6 +10,7 @@ import (
 // TestModelOnAFleet deploys versions to a worker that had never heard of the model,
 // and asks them.
 func TestModelOnAFleet(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t)
 	dir := fixture(t, "s2s-lstm-2layer-plain", "sounds")
 	run(t, "", "model", "golden", dir, "--input", "4 11 24", "--input", "7").want(t, 0, "2 golden outputs", "")
@@ -17,8 +18,8 @@ func TestModelOnAFleet(t *testing.T) {
 		setVersion(t, dir, version)
 		s.run(t, "push", dir).want(t, 0, "sounds@"+version+" pushed", "")
 	}
-	t.Setenv("CELLMQ_CACHE_DIR", filepath.Join(t.TempDir(), "cache"))
-	w := launch(t, "worker", "--nats-url", s.url, "--admin", "", "--name", "w1", "--models", "listops,sounds")
+	cache := "CELLMQ_CACHE_DIR=" + filepath.Join(t.TempDir(), "cache")
+	w := launchIn(t, []string{cache}, "worker", "--nats-url", s.url, "--admin", "", "--name", "w1", "--models", "listops,sounds")
 	w.says(t, "msg=serving")
 	ask := func(version string) {
 		t.Helper()

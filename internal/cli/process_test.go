@@ -44,8 +44,14 @@ func (p *program) stderr() string {
 // launch starts the program with arguments.
 func launch(t *testing.T, args ...string) *program {
 	t.Helper()
+	return launchIn(t, nil, args...)
+}
+
+// launchIn is launch with variables, NAME=value, beside those of the test.
+func launchIn(t *testing.T, environment []string, args ...string) *program {
+	t.Helper()
 	p := &program{cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Env = append(append(os.Environ(), environment...), asProgram+"=1")
 	p.cmd.Stderr = p
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
