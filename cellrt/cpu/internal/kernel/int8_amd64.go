@@ -126,11 +126,16 @@ func (t *int8Tile) setRows(x *Input, y, init Rows, row, at int) {
 
 // tile computes a tile, in several calls if one would take too long.
 func (tier int8Tier) tile(t *int8Tile, rows, panels int, table *Table) {
-	if most := min(callInputs, callProducts/rows) / panels / int(table.layout); t.groups > most {
+	if most := callGroups(rows, panels, table.layout); t.groups > most {
 		tier.longTile(*t, rows, panels, most, table)
 		return
 	}
 	tier.run(t, rows, panels)
+}
+
+// callGroups returns how many groups a call takes at most.
+func callGroups(rows, panels int, l codeLayout) int {
+	return min(callInputs, callProducts/rows) / panels / int(l)
 }
 
 // longTile computes a tile with at most so many groups a call.
