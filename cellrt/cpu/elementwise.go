@@ -34,9 +34,8 @@ func (s *meanStep) run(b *batch) {
 		if count < 1 {
 			panic(fmt.Sprintf("cellrt/cpu: mean of %d terms", count))
 		}
-		to, from := out.Row(r, s.width), sum.Row(r, s.width)
-		for j := range to {
-			to[j] = from[j] / float32(count)
-		}
+		mean := out.Row(r, s.width)
+		copy(mean, sum.Row(r, s.width))
+		b.table.Divide(mean, float32(count))
 	}
 }

@@ -22,17 +22,36 @@ const (
 	e9 = e8 / 9
 )
 
+// rounder added to a number, and taken away again, rounds it to a whole one,
+// which is also in the last bits of the sum.
+const rounder = 0x1.8p52
+
 // Exp returns e^x for x <= 0, within 1e-11 relative, far closer than what
-// rounding did to a logit, and 0 below -708. Each product is rounded before it
-// is added to, so that the result is the same on machines that could fuse the
+// rounding did to a logit, and 0 below leastExp. Each product is rounded before
+// it is added to, so that the result is the same on machines that could fuse the
 // two.
 func Exp(x float64) float64 {
-	if x < -708 {
+	if x < leastExp {
 		return 0
 	}
-	n := math.RoundToEven(float64(x * log2E))
-	r := x - float64(n*ln2High)
+	r, power := reduce(x)
+	return float64(series(r) * power)
+}
+
+// leastExp is the least x that Exp does not take for minus infinity.
+const leastExp = -708
+
+// reduce returns r and 2^n with x = n ln 2 + r and |r| <= ln(2)/2.
+func reduce(x float64) (r, power float64) {
+	shifted := float64(x*log2E) + rounder
+	n := shifted - rounder
+	r = x - float64(n*ln2High)
 	r -= float64(n * ln2Low)
+	return r, math.Float64frombits((math.Float64bits(shifted) + 1023) << 52)
+}
+
+// series returns e^r for |r| <= ln(2)/2.
+func series(r float64) float64 {
 	p := float64(e9*r) + e8
 	p = float64(p*r) + e7
 	p = float64(p*r) + e6
@@ -41,6 +60,5 @@ func Exp(x float64) float64 {
 	p = float64(p*r) + e3
 	p = float64(p*r) + e2
 	y := float64(float64(r*r)*p) + r
-	y++
-	return float64(y * math.Float64frombits(uint64(int64(n)+1023)<<52))
+	return y + 1
 }

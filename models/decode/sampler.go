@@ -53,16 +53,23 @@ func (d *sampler) weight(x, largest float32) float64 {
 	return Exp(float64((float64(x) - float64(largest)) * d.sharpness))
 }
 
-// share computes the shares of all tokens and returns their sum.
+// share computes the shares of all tokens and returns their sum. It is [Exp]
+// without a call for each token: the largest part of a choice.
 func (d *sampler) share(logits []float32) float64 {
 	largest := logits[0]
 	for _, x := range logits {
-		largest = max(largest, x)
+		if x > largest { // the function max also looks for NaN and -0
+			largest = x
+		}
 	}
-	mass := 0.0
+	shares, mass := d.shares[:len(logits)], 0.0
 	for i, x := range logits {
-		d.shares[i] = d.weight(x, largest)
-		mass += d.shares[i]
+		shares[i] = 0
+		if y := float64((float64(x) - float64(largest)) * d.sharpness); y >= leastExp {
+			r, power := reduce(y)
+			shares[i] = float64(series(r) * power)
+			mass += shares[i]
+		}
 	}
 	return mass
 }
@@ -131,14 +138,18 @@ func (d *sampler) pick(place float64) int32 {
 // draw returns the token in whose share a place in the mass of all lies, in the
 // order of the ids.
 func (d *sampler) draw(place float64) int32 {
-	sum, largest := 0.0, 0
+	sum := 0.0
 	for i, w := range d.shares {
 		if sum += w; place < sum {
 			return int32(i)
 		}
+	}
+	// Rounding put the place at the very end.
+	largest := 0
+	for i, w := range d.shares {
 		if w > d.shares[largest] {
 			largest = i
 		}
 	}
-	return int32(largest) // rounding put the place at the very end
+	return int32(largest)
 }

@@ -170,3 +170,37 @@ func BenchmarkSampler(b *testing.B) {
 		}
 	}
 }
+
+// The shares of the whole distribution are those that single tokens have, to
+// the last bit.
+func TestSamplerShares(t *testing.T) {
+	t.Parallel()
+	logits := []float32{-3, 7.5, 0, 7.5, -701, -700.4, float32(math.Copysign(0, -1)), 1e-30, -math.MaxFloat32, math.MaxFloat32, -90}
+	for _, from := range []int{0, 4, 9} {
+		for _, temperature := range []float64{1, 0.3, 1e-300, 50} {
+			d := newSampler(Sampling{Temperature: temperature}, len(logits)-from)
+			got, want := d.share(logits[from:]), 0.0
+			largest := slices.Max(logits[from:])
+			for i, x := range logits[from:] {
+				w := d.weight(x, largest)
+				want += w
+				if math.Float64bits(d.shares[i]) != math.Float64bits(w) {
+					t.Errorf("temperature %g: share of %g is %g, want %g", temperature, x, d.shares[i], w)
+				}
+			}
+			if got != want {
+				t.Errorf("temperature %g: mass %g, want %g", temperature, got, want)
+			}
+		}
+	}
+}
+
+// A place at the very end of the mass belongs to the most probable token.
+func TestSamplerDrawsAtTheEnd(t *testing.T) {
+	t.Parallel()
+	d := newSampler(Sampling{Temperature: 1}, 4)
+	mass := d.share([]float32{1, 3, 2, 3})
+	if got := d.draw(mass); got != 1 {
+		t.Errorf("token %d, want 1", got)
+	}
+}

@@ -46,9 +46,7 @@ func (t *Table) softmax(v []float32) {
 	for from := 0; from < len(v); from += block {
 		sum += t.exps(v[from:min(from+block, len(v))], largest)
 	}
-	for from := 0; from < len(v); from += block {
-		t.divide(v[from:min(from+block, len(v))], sum)
-	}
+	t.Divide(v, sum)
 }
 
 // dots sets each score to the dot product of the query and an entry of memory.
@@ -95,6 +93,13 @@ func exps(v []float32, largest float32) (sum float32) {
 		sums[i%lanes] += v[i]
 	}
 	return sumLanes(&sums)
+}
+
+// Divide divides each element of v.
+func (t *Table) Divide(v []float32, by float32) {
+	for from := 0; from < len(v); from += block {
+		t.divide(v[from:min(from+block, len(v))], by)
+	}
 }
 
 func divide(v []float32, by float32) {

@@ -51,6 +51,7 @@ func TestRoutineCallsAreShort(t *testing.T) {
 	}{
 		{"tanh", func(t *Table) { t.Tanh(make([]float32, n)) }, map[string]int{"tanh": n}, 0},
 		{"add", func(t *Table) { t.Add(make([]float32, n), make([]float32, n), make([]float32, n)) }, map[string]int{"add": n}, 0},
+		{"divide", func(t *Table) { t.Divide(make([]float32, n), 2) }, map[string]int{"divide": n}, 0},
 		{"greedy", func(t *Table) { t.Greedy(make([]float32, n)) }, map[string]int{"largest": n, "find": block, "sumExp": n - 1}, 0},
 		{"attention", attend(300, 400), attended(300, 400), 0},
 		{"attention to many", attend(3, n), attended(3, n), 0},

@@ -59,7 +59,7 @@
 // the initial accumulators to the result: the more rows, the more often a
 // loaded weight is used; with few rows, several panels give the processor
 // enough chains to work on. The rows of a batch are cut into tiles of about
-// equal height. On amd64 the first tile of a panel fetches weights ahead. Calls are cut
+// equal height. On amd64 the first tiles of a panel fetch weights ahead. Calls are cut
 // over k so that each takes well below 100 microseconds, because a goroutine
 // in assembly cannot be stopped for the collector.
 package kernel

@@ -12,7 +12,7 @@ type int8Tile struct {
 	weights     *int8 // of the tile's first panel, from the call's first group on
 	panelStride int
 	groups      int // in this call
-	ahead       int // distance of the weights to fetch into the cache
+	ahead       int // distance of the weights to fetch into the cache, if the tile does that
 
 	sums      *int32 // what sums start from; a stride of 0 repeats the first row
 	sumStride int
@@ -60,12 +60,16 @@ func (tier int8Tier) run(t *int8Tile, rows, panels int) {
 
 // shape returns how many rows and panels a tile has at most, for a product of
 // rows rows. Few rows leave registers free, and several panels then keep more
-// reads from memory under way.
+// reads from memory under way. With VNNI, where a sum takes one instruction but
+// several cycles, up to 7 rows of one panel are too few sums at a time to keep
+// the multipliers busy.
 func (tier int8Tier) shape(rows int) (tileRows, panels int) {
 	wide := tier != int8TierAVX2
 	switch {
 	case rows == 1 || rows <= 3 && wide:
 		return rows, 4
+	case rows <= 7 && tier == int8TierVNNI:
+		return rows, 2
 	case rows == 2:
 		return rows, 3
 	case rows == 3:
@@ -125,11 +129,16 @@ const excess = 128
 
 // tile computes a tile, in several calls if one would take too long.
 func (tier int8Tier) tile(t *int8Tile, rows, panels int, table *Table) {
-	if most := min(callInputs, callProducts/rows) / panels / int(table.layout); t.groups > most {
+	if most := callGroups(rows, panels, table.layout); t.groups > most {
 		tier.longTile(*t, rows, panels, most, table)
 		return
 	}
 	tier.run(t, rows, panels)
+}
+
+// callGroups returns how many groups a call takes at most.
+func callGroups(rows, panels int, l codeLayout) int {
+	return min(callInputs, callProducts/rows) / panels / int(l)
 }
 
 // longTile computes a tile with at most so many groups a call.

@@ -32,7 +32,8 @@ func TestInt8Inputs(t *testing.T) {
 		}
 		// These are long enough to be cut into several calls.
 		for _, p := range []product{
-			random(1, 131, 9001, 2), random(2, 97, 16385, 2), random(3, 64, 12345, 2), random(15, 33, 40003, 2),
+			random(1, 131, 9001, 2), random(2, 97, 16385, 2), random(3, 64, 12345, 2),
+			random(4, 65, 9003, 2), random(7, 97, 12346, 2), random(15, 33, 40003, 2),
 		} {
 			p.same(t, p.compute(t, table, kernel.Int8, call{}), p.compute(t, portable, kernel.Int8, call{}))
 		}

@@ -89,6 +89,26 @@ func int8VNNI2x2(t *int8Tile)
 //go:noescape
 func int8VNNI3x2(t *int8Tile)
 
+// int8VNNI4x2 computes a tile of that many rows and panels.
+//
+//go:noescape
+func int8VNNI4x2(t *int8Tile)
+
+// int8VNNI5x2 computes a tile of that many rows and panels.
+//
+//go:noescape
+func int8VNNI5x2(t *int8Tile)
+
+// int8VNNI6x2 computes a tile of that many rows and panels.
+//
+//go:noescape
+func int8VNNI6x2(t *int8Tile)
+
+// int8VNNI7x2 computes a tile of that many rows and panels.
+//
+//go:noescape
+func int8VNNI7x2(t *int8Tile)
+
 // int8VNNI1x3 computes a tile of that many rows and panels.
 //
 //go:noescape
@@ -156,6 +176,14 @@ func int8VNNI(t *int8Tile, rows, panels int) {
 		int8VNNI2x2(t)
 	case 2<<4 | 3:
 		int8VNNI3x2(t)
+	case 2<<4 | 4:
+		int8VNNI4x2(t)
+	case 2<<4 | 5:
+		int8VNNI5x2(t)
+	case 2<<4 | 6:
+		int8VNNI6x2(t)
+	case 2<<4 | 7:
+		int8VNNI7x2(t)
 	case 3<<4 | 1:
 		int8VNNI1x3(t)
 	case 3<<4 | 2:

@@ -62,17 +62,17 @@ func tileBF16AVX2x1x4(k int, x *float32, xStride int, w *uint16, wStride int, st
 // tileBF16AVX2x4x1Ahead advances 4 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileBF16AVX2x4x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileBF16AVX2x4x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // tileBF16AVX2x5x1Ahead advances 5 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileBF16AVX2x5x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileBF16AVX2x5x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // tileBF16AVX2x6x1Ahead advances 6 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileBF16AVX2x6x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileBF16AVX2x6x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // fillBF16AVX2 sets the tiles of AVX2.
 func fillBF16AVX2(t *tiling[uint16]) {

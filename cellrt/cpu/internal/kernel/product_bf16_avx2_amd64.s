@@ -1806,7 +1806,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func tileBF16AVX2x4x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+// func tileBF16AVX2x4x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 TEXT ·tileBF16AVX2x4x1Ahead(SB), NOSPLIT, $0-88
 	MOVQ start+40(FP), DI
 	MOVQ startStride+48(FP), DX
@@ -1826,15 +1826,16 @@ TEXT ·tileBF16AVX2x4x1Ahead(SB), NOSPLIT, $0-88
 	MOVQ xStride+16(FP), DX
 	LEAQ (DX)(DX*2), BX
 	MOVQ w+24(FP), SI
-	MOVQ even+72(FP), DI
-	MOVQ odd+80(FP), R11
+	MOVQ ahead+72(FP), DI
+	ADDQ SI, DI
+	MOVQ stride+80(FP), R11
 	VPCMPEQD Y15, Y15, Y15
 	VPSLLD $16, Y15, Y15
 	SUBQ $4, CX
 	JLT rest
 	PCALIGN $32
 loop:
-	PREFETCHT0 0(SI)(DI*1)
+	PREFETCHT0 0(DI)
 	VMOVDQU 0(SI), Y8
 	VPSLLD $16, Y8, Y8
 	VMOVDQU 32(SI), Y9
@@ -1865,7 +1866,7 @@ loop:
 	VBROADCASTSS 4(AX)(BX*1), Y13
 	VFMADD231PS Y8, Y13, Y6
 	VFMADD231PS Y9, Y13, Y7
-	PREFETCHT0 64(SI)(R11*1)
+	PREFETCHT0 64(DI)
 	VMOVDQU 64(SI), Y8
 	VPSLLD $16, Y8, Y8
 	VMOVDQU 96(SI), Y9
@@ -1898,13 +1899,13 @@ loop:
 	VFMADD231PS Y9, Y13, Y7
 	ADDQ $16, AX
 	ADDQ $128, SI
+	ADDQ R11, DI
 	SUBQ $4, CX
 	JGE loop
 rest:
 	ADDQ $4, CX
 	SUBQ $2, CX
 	JLT odd
-	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y8
 	VPSLLD $16, Y8, Y8
 	VMOVDQU 32(SI), Y9
@@ -1941,7 +1942,6 @@ rest:
 odd:
 	TESTQ $1, CX
 	JZ done
-	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y8
 	VPSLLD $16, Y8, Y8
 	VMOVDQU 32(SI), Y9
@@ -1975,7 +1975,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func tileBF16AVX2x5x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+// func tileBF16AVX2x5x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 TEXT ·tileBF16AVX2x5x1Ahead(SB), NOSPLIT, $0-88
 	MOVQ start+40(FP), DI
 	MOVQ startStride+48(FP), DX
@@ -1999,15 +1999,16 @@ TEXT ·tileBF16AVX2x5x1Ahead(SB), NOSPLIT, $0-88
 	LEAQ (DX)(DX*2), BX
 	LEAQ (AX)(DX*4), R8
 	MOVQ w+24(FP), SI
-	MOVQ even+72(FP), DI
-	MOVQ odd+80(FP), R11
+	MOVQ ahead+72(FP), DI
+	ADDQ SI, DI
+	MOVQ stride+80(FP), R11
 	VPCMPEQD Y15, Y15, Y15
 	VPSLLD $16, Y15, Y15
 	SUBQ $4, CX
 	JLT rest
 	PCALIGN $32
 loop:
-	PREFETCHT0 0(SI)(DI*1)
+	PREFETCHT0 0(DI)
 	VMOVDQU 0(SI), Y10
 	VPSLLD $16, Y10, Y10
 	VMOVDQU 32(SI), Y11
@@ -2044,7 +2045,7 @@ loop:
 	VBROADCASTSS 4(R8), Y13
 	VFMADD231PS Y10, Y13, Y8
 	VFMADD231PS Y11, Y13, Y9
-	PREFETCHT0 64(SI)(R11*1)
+	PREFETCHT0 64(DI)
 	VMOVDQU 64(SI), Y10
 	VPSLLD $16, Y10, Y10
 	VMOVDQU 96(SI), Y11
@@ -2084,13 +2085,13 @@ loop:
 	ADDQ $16, AX
 	ADDQ $16, R8
 	ADDQ $128, SI
+	ADDQ R11, DI
 	SUBQ $4, CX
 	JGE loop
 rest:
 	ADDQ $4, CX
 	SUBQ $2, CX
 	JLT odd
-	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y10
 	VPSLLD $16, Y10, Y10
 	VMOVDQU 32(SI), Y11
@@ -2134,7 +2135,6 @@ rest:
 odd:
 	TESTQ $1, CX
 	JZ done
-	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y10
 	VPSLLD $16, Y10, Y10
 	VMOVDQU 32(SI), Y11
@@ -2174,7 +2174,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func tileBF16AVX2x6x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+// func tileBF16AVX2x6x1Ahead(k int, x *float32, xStride int, w *uint16, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 TEXT ·tileBF16AVX2x6x1Ahead(SB), NOSPLIT, $0-88
 	MOVQ start+40(FP), DI
 	MOVQ startStride+48(FP), DX
@@ -2201,15 +2201,16 @@ TEXT ·tileBF16AVX2x6x1Ahead(SB), NOSPLIT, $0-88
 	LEAQ (DX)(DX*2), BX
 	LEAQ (AX)(DX*4), R8
 	MOVQ w+24(FP), SI
-	MOVQ even+72(FP), DI
-	MOVQ odd+80(FP), R11
+	MOVQ ahead+72(FP), DI
+	ADDQ SI, DI
+	MOVQ stride+80(FP), R11
 	VPCMPEQD Y15, Y15, Y15
 	VPSLLD $16, Y15, Y15
 	SUBQ $4, CX
 	JLT rest
 	PCALIGN $32
 loop:
-	PREFETCHT0 0(SI)(DI*1)
+	PREFETCHT0 0(DI)
 	VMOVDQU 0(SI), Y12
 	VPSLLD $16, Y12, Y12
 	VMOVDQU 32(SI), Y13
@@ -2252,7 +2253,7 @@ loop:
 	VBROADCASTSS 4(R8)(DX*1), Y14
 	VFMADD231PS Y12, Y14, Y10
 	VFMADD231PS Y13, Y14, Y11
-	PREFETCHT0 64(SI)(R11*1)
+	PREFETCHT0 64(DI)
 	VMOVDQU 64(SI), Y12
 	VPSLLD $16, Y12, Y12
 	VMOVDQU 96(SI), Y13
@@ -2298,13 +2299,13 @@ loop:
 	ADDQ $16, AX
 	ADDQ $16, R8
 	ADDQ $128, SI
+	ADDQ R11, DI
 	SUBQ $4, CX
 	JGE loop
 rest:
 	ADDQ $4, CX
 	SUBQ $2, CX
 	JLT odd
-	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y12
 	VPSLLD $16, Y12, Y12
 	VMOVDQU 32(SI), Y13
@@ -2354,7 +2355,6 @@ rest:
 odd:
 	TESTQ $1, CX
 	JZ done
-	PREFETCHT0 0(SI)(DI*1)
 	VMOVDQU 0(SI), Y12
 	VPSLLD $16, Y12, Y12
 	VMOVDQU 32(SI), Y13

@@ -67,17 +67,17 @@ func tileF32AVX2x1x4(k int, x *float32, xStride int, w *float32, wStride int, st
 // tileF32AVX2x4x1Ahead advances 4 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileF32AVX2x4x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileF32AVX2x4x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // tileF32AVX2x5x1Ahead advances 5 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileF32AVX2x5x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileF32AVX2x5x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // tileF32AVX2x6x1Ahead advances 6 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileF32AVX2x6x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileF32AVX2x6x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // fillF32AVX2 sets the tiles of AVX2.
 func fillF32AVX2(t *tiling[float32]) {

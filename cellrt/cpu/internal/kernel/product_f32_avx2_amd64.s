@@ -1363,7 +1363,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func tileF32AVX2x4x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+// func tileF32AVX2x4x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 TEXT ·tileF32AVX2x4x1Ahead(SB), NOSPLIT, $0-88
 	MOVQ start+40(FP), DI
 	MOVQ startStride+48(FP), DX
@@ -1383,13 +1383,14 @@ TEXT ·tileF32AVX2x4x1Ahead(SB), NOSPLIT, $0-88
 	MOVQ xStride+16(FP), DX
 	LEAQ (DX)(DX*2), BX
 	MOVQ w+24(FP), SI
-	MOVQ even+72(FP), DI
-	MOVQ odd+80(FP), R11
+	MOVQ ahead+72(FP), DI
+	ADDQ SI, DI
+	MOVQ stride+80(FP), R11
 	SUBQ $4, CX
 	JLT rest
 	PCALIGN $32
 loop:
-	PREFETCHT0 0(SI)(DI*1)
+	PREFETCHT0 0(DI)
 	VMOVUPS 0(SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS 0(AX), Y10
@@ -1404,7 +1405,7 @@ loop:
 	VBROADCASTSS 0(AX)(BX*1), Y13
 	VFMADD231PS Y8, Y13, Y6
 	VFMADD231PS Y9, Y13, Y7
-	PREFETCHT0 64(SI)(R11*1)
+	PREFETCHT0 64(DI)
 	VMOVUPS 64(SI), Y8
 	VMOVUPS 96(SI), Y9
 	VBROADCASTSS 4(AX), Y10
@@ -1419,7 +1420,7 @@ loop:
 	VBROADCASTSS 4(AX)(BX*1), Y13
 	VFMADD231PS Y8, Y13, Y6
 	VFMADD231PS Y9, Y13, Y7
-	PREFETCHT0 128(SI)(DI*1)
+	PREFETCHT0 128(DI)
 	VMOVUPS 128(SI), Y8
 	VMOVUPS 160(SI), Y9
 	VBROADCASTSS 8(AX), Y10
@@ -1434,7 +1435,7 @@ loop:
 	VBROADCASTSS 8(AX)(BX*1), Y13
 	VFMADD231PS Y8, Y13, Y6
 	VFMADD231PS Y9, Y13, Y7
-	PREFETCHT0 192(SI)(R11*1)
+	PREFETCHT0 192(DI)
 	VMOVUPS 192(SI), Y8
 	VMOVUPS 224(SI), Y9
 	VBROADCASTSS 12(AX), Y10
@@ -1451,13 +1452,13 @@ loop:
 	VFMADD231PS Y9, Y13, Y7
 	ADDQ $16, AX
 	ADDQ $256, SI
+	ADDQ R11, DI
 	SUBQ $4, CX
 	JGE loop
 rest:
 	ADDQ $4, CX
 	JZ done
 single:
-	PREFETCHT0 0(SI)(DI*1)
 	VMOVUPS 0(SI), Y8
 	VMOVUPS 32(SI), Y9
 	VBROADCASTSS 0(AX), Y10
@@ -1493,7 +1494,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func tileF32AVX2x5x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+// func tileF32AVX2x5x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 TEXT ·tileF32AVX2x5x1Ahead(SB), NOSPLIT, $0-88
 	MOVQ start+40(FP), DI
 	MOVQ startStride+48(FP), DX
@@ -1517,13 +1518,14 @@ TEXT ·tileF32AVX2x5x1Ahead(SB), NOSPLIT, $0-88
 	LEAQ (DX)(DX*2), BX
 	LEAQ (AX)(DX*4), R8
 	MOVQ w+24(FP), SI
-	MOVQ even+72(FP), DI
-	MOVQ odd+80(FP), R11
+	MOVQ ahead+72(FP), DI
+	ADDQ SI, DI
+	MOVQ stride+80(FP), R11
 	SUBQ $4, CX
 	JLT rest
 	PCALIGN $32
 loop:
-	PREFETCHT0 0(SI)(DI*1)
+	PREFETCHT0 0(DI)
 	VMOVUPS 0(SI), Y10
 	VMOVUPS 32(SI), Y11
 	VBROADCASTSS 0(AX), Y12
@@ -1541,7 +1543,7 @@ loop:
 	VBROADCASTSS 0(R8), Y12
 	VFMADD231PS Y10, Y12, Y8
 	VFMADD231PS Y11, Y12, Y9
-	PREFETCHT0 64(SI)(R11*1)
+	PREFETCHT0 64(DI)
 	VMOVUPS 64(SI), Y10
 	VMOVUPS 96(SI), Y11
 	VBROADCASTSS 4(AX), Y12
@@ -1559,7 +1561,7 @@ loop:
 	VBROADCASTSS 4(R8), Y12
 	VFMADD231PS Y10, Y12, Y8
 	VFMADD231PS Y11, Y12, Y9
-	PREFETCHT0 128(SI)(DI*1)
+	PREFETCHT0 128(DI)
 	VMOVUPS 128(SI), Y10
 	VMOVUPS 160(SI), Y11
 	VBROADCASTSS 8(AX), Y12
@@ -1577,7 +1579,7 @@ loop:
 	VBROADCASTSS 8(R8), Y12
 	VFMADD231PS Y10, Y12, Y8
 	VFMADD231PS Y11, Y12, Y9
-	PREFETCHT0 192(SI)(R11*1)
+	PREFETCHT0 192(DI)
 	VMOVUPS 192(SI), Y10
 	VMOVUPS 224(SI), Y11
 	VBROADCASTSS 12(AX), Y12
@@ -1598,13 +1600,13 @@ loop:
 	ADDQ $16, AX
 	ADDQ $16, R8
 	ADDQ $256, SI
+	ADDQ R11, DI
 	SUBQ $4, CX
 	JGE loop
 rest:
 	ADDQ $4, CX
 	JZ done
 single:
-	PREFETCHT0 0(SI)(DI*1)
 	VMOVUPS 0(SI), Y10
 	VMOVUPS 32(SI), Y11
 	VBROADCASTSS 0(AX), Y12
@@ -1647,7 +1649,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func tileF32AVX2x6x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+// func tileF32AVX2x6x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 TEXT ·tileF32AVX2x6x1Ahead(SB), NOSPLIT, $0-88
 	MOVQ start+40(FP), DI
 	MOVQ startStride+48(FP), DX
@@ -1674,13 +1676,14 @@ TEXT ·tileF32AVX2x6x1Ahead(SB), NOSPLIT, $0-88
 	LEAQ (DX)(DX*2), BX
 	LEAQ (AX)(DX*4), R8
 	MOVQ w+24(FP), SI
-	MOVQ even+72(FP), DI
-	MOVQ odd+80(FP), R11
+	MOVQ ahead+72(FP), DI
+	ADDQ SI, DI
+	MOVQ stride+80(FP), R11
 	SUBQ $4, CX
 	JLT rest
 	PCALIGN $32
 loop:
-	PREFETCHT0 0(SI)(DI*1)
+	PREFETCHT0 0(DI)
 	VMOVUPS 0(SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 0(AX), Y14
@@ -1701,7 +1704,7 @@ loop:
 	VBROADCASTSS 0(R8)(DX*1), Y15
 	VFMADD231PS Y12, Y15, Y10
 	VFMADD231PS Y13, Y15, Y11
-	PREFETCHT0 64(SI)(R11*1)
+	PREFETCHT0 64(DI)
 	VMOVUPS 64(SI), Y12
 	VMOVUPS 96(SI), Y13
 	VBROADCASTSS 4(AX), Y14
@@ -1722,7 +1725,7 @@ loop:
 	VBROADCASTSS 4(R8)(DX*1), Y15
 	VFMADD231PS Y12, Y15, Y10
 	VFMADD231PS Y13, Y15, Y11
-	PREFETCHT0 128(SI)(DI*1)
+	PREFETCHT0 128(DI)
 	VMOVUPS 128(SI), Y12
 	VMOVUPS 160(SI), Y13
 	VBROADCASTSS 8(AX), Y14
@@ -1743,7 +1746,7 @@ loop:
 	VBROADCASTSS 8(R8)(DX*1), Y15
 	VFMADD231PS Y12, Y15, Y10
 	VFMADD231PS Y13, Y15, Y11
-	PREFETCHT0 192(SI)(R11*1)
+	PREFETCHT0 192(DI)
 	VMOVUPS 192(SI), Y12
 	VMOVUPS 224(SI), Y13
 	VBROADCASTSS 12(AX), Y14
@@ -1767,13 +1770,13 @@ loop:
 	ADDQ $16, AX
 	ADDQ $16, R8
 	ADDQ $256, SI
+	ADDQ R11, DI
 	SUBQ $4, CX
 	JGE loop
 rest:
 	ADDQ $4, CX
 	JZ done
 single:
-	PREFETCHT0 0(SI)(DI*1)
 	VMOVUPS 0(SI), Y12
 	VMOVUPS 32(SI), Y13
 	VBROADCASTSS 0(AX), Y14

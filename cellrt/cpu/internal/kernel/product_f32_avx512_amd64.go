@@ -142,42 +142,42 @@ func tileF32AVX512x3x4(k int, x *float32, xStride int, w *float32, wStride int, 
 // tileF32AVX512x7x1Ahead advances 7 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileF32AVX512x7x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileF32AVX512x7x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // tileF32AVX512x8x1Ahead advances 8 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileF32AVX512x8x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileF32AVX512x8x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // tileF32AVX512x9x1Ahead advances 9 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileF32AVX512x9x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileF32AVX512x9x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // tileF32AVX512x10x1Ahead advances 10 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileF32AVX512x10x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileF32AVX512x10x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // tileF32AVX512x11x1Ahead advances 11 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileF32AVX512x11x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileF32AVX512x11x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // tileF32AVX512x12x1Ahead advances 12 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileF32AVX512x12x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileF32AVX512x12x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // tileF32AVX512x13x1Ahead advances 13 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileF32AVX512x13x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileF32AVX512x13x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // tileF32AVX512x14x1Ahead advances 14 rows of 1 panels by k inputs. Strides are in bytes.
 //
 //go:noescape
-func tileF32AVX512x14x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, even int, odd int)
+func tileF32AVX512x14x1Ahead(k int, x *float32, xStride int, w *float32, wStride int, start *float32, startStride int, y *float32, yStride int, ahead int, stride int)
 
 // fillF32AVX512 sets the tiles of AVX512.
 func fillF32AVX512(t *tiling[float32]) {

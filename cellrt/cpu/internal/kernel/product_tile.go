@@ -16,10 +16,14 @@ const maxTilePanels = 4
 // to the next. start may be y.
 type tile[T float32 | uint16] func(k int, x *float32, xStride int, w *T, wStride int, start *float32, startStride int, y *float32, yStride int)
 
-// aheadTile is a tile of one panel that also fetches weights into the cache:
-// while it reads a line of them, the one that lies even or odd bytes further, by
-// the line's number in the call.
-type aheadTile[T float32 | uint16] func(k int, x *float32, xStride int, w *T, wStride int, start *float32, startStride int, y *float32, yStride, even, odd int)
+// aheadTile is a tile of one panel that also fetches weights into the cache: in
+// each turn of its loop as many bytes as the weights of turnInputs inputs take,
+// in the first turn from ahead bytes after w on, and in each further turn from
+// stride bytes more on.
+type aheadTile[T float32 | uint16] func(k int, x *float32, xStride int, w *T, wStride int, start *float32, startStride int, y *float32, yStride, ahead, stride int)
+
+// turnInputs is how many inputs a turn of a tile's loop takes.
+const turnInputs = 4
 
 // tiling is the tiles of a tier for one format of weights, and how a product
 // is divided among them.
@@ -64,7 +68,7 @@ func (t *tiling[T]) product(o *operands[T], rows, first, last int) {
 			count := share(rows-r, most)
 			b := part[T]{r: r, p: p, panels: panels, column: (p - first) * o.width, cut: t.inputs(count, panels), tile: t.tiles[panels][count]}
 			if i := count - t.aheadFrom; fetches && panels == 1 && i >= 0 && i < len(t.ahead) {
-				b.fetch(t.ahead[i], o, turn, count == rows, p == first)
+				b.fetch(t.ahead[i], o, turn, count == rows)
 			}
 			t.run(o, &b)
 			r += count
@@ -93,8 +97,9 @@ type part[T float32 | uint16] struct {
 	cut                  int
 	tile                 tile[T]
 	// ahead, if not nil, takes the place of tile.
-	ahead     aheadTile[T]
-	even, odd int
+	ahead aheadTile[T]
+	// distance and stride are where to fetch.
+	distance, stride int
 }
 
 const (
@@ -112,24 +117,22 @@ const (
 
 // fetch lets f fetch weights where that helps. If one tile takes all rows, it
 // fetches what it needs soon, since it reads memory all the time. Otherwise the
-// first two tiles of a panel fetch the next panel, each every other line, so
-// that memory works while later tiles only read the cache. The first panel and
-// large ones are fetched by their own first tile. Lines after the last panel are
-// fetched in vain, which does no harm.
-func (b *part[T]) fetch(f aheadTile[T], o *operands[T], turn int, all, first bool) {
+// first two tiles of a panel fetch the next panel, a half each, in the order of
+// the addresses, which is what a processor's own prefetcher continues: memory
+// works while later tiles only read the cache. Large panels are fetched by their
+// own first tile. Lines after the last panel are fetched in vain, which does no
+// harm.
+func (b *part[T]) fetch(f aheadTile[T], o *operands[T], turn int, all bool) {
 	var weight T
-	size := o.panel * int(unsafe.Sizeof(weight))
-	near := all || first || size > fetchPanel
+	size := int(unsafe.Sizeof(weight))
+	panel, stride := o.panel*size, turnInputs*o.width*size
 	switch {
-	case turn == 0 && near:
-		b.ahead, b.even, b.odd = f, fetchNear, fetchNear
-	case turn > 1 || size > fetchPanel:
-	case turn == 0:
-		b.ahead, b.even, b.odd = f, size, size-cacheLine
-	case first:
-		b.ahead, b.even, b.odd = f, size, size
-	default:
-		b.ahead, b.even, b.odd = f, size+cacheLine, size
+	case all || panel > fetchPanel:
+		if turn == 0 {
+			b.ahead, b.distance, b.stride = f, fetchNear, stride
+		}
+	case turn < 2:
+		b.ahead, b.distance, b.stride = f, panel+turn*panel/2, stride/2
 	}
 }
 
@@ -145,7 +148,7 @@ func (t *tiling[T]) run(o *operands[T], b *part[T]) {
 		count := min(o.k-k, b.cut)
 		w := &o.w[b.p*o.panel+k*o.width]
 		if b.ahead != nil {
-			b.ahead(count, &x[k], o.x.Stride*size, w, wStride, start, startStride*size, y, o.y.Stride*size, b.even, b.odd)
+			b.ahead(count, &x[k], o.x.Stride*size, w, wStride, start, startStride*size, y, o.y.Stride*size, b.distance, b.stride)
 		} else {
 			b.tile(count, &x[k], o.x.Stride*size, w, wStride, start, startStride*size, y, o.y.Stride*size)
 		}

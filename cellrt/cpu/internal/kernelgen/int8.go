@@ -21,7 +21,7 @@ type int8Kernel struct {
 func int8Unit(name string, i isa, vnni bool) *unit {
 	k := int8Kernel{isa: i, tier: i.name, vnni: vnni, rows: [4]int{14, 3, 3, 3}}
 	if vnni {
-		k.tier = "VNNI"
+		k.tier, k.rows[1] = "VNNI", 7
 	}
 	if i.registers == 16 {
 		k.rows = [4]int{6, 3, 2, 1}
@@ -61,7 +61,8 @@ func (k int8Kernel) dispatch(u *unit) {
 // Registers of a tile. AX is the tile; SI, DI and R8 are the codes of rows 0,
 // 5 and 10, R9 and R10 one and three times their stride; BX are the weights of
 // panel 0, CX and R11 one and three times the stride of panels; DX counts
-// groups; R12 is how far ahead weights are fetched.
+// groups; R12 is how far ahead weights are fetched, and R13 the same plus the
+// stride of panels.
 
 func int8Field(name string) string { return "int8Tile_" + name + "(AX)" }
 
@@ -190,6 +191,9 @@ func (k int8Kernel) loadPointers(f *function, s int8Shape) {
 	f.ins("MOVQ %s, CX", int8Field("panelStride"))
 	f.ins("LEAQ (CX)(CX*2), R11")
 	f.ins("MOVQ %s, R12", int8Field("ahead"))
+	if s.panels > 1 && s.fetches() {
+		f.ins("LEAQ (CX)(R12*1), R13")
+	}
 	f.ins("MOVQ %s, DX", int8Field("groups"))
 }
 
@@ -202,7 +206,7 @@ func (k int8Kernel) groups(f *function, s int8Shape, n int) {
 			}
 		}
 		for p := range s.panels {
-			k.fetch(f, s, g)
+			k.fetch(f, s, p, g)
 			k.panel(f, s, p, g)
 		}
 	}
@@ -216,16 +220,20 @@ func (k int8Kernel) groups(f *function, s int8Shape, n int) {
 	f.ins("ADDQ $%d, BX", 2*n*k.weightBytes())
 }
 
-// fetch asks for the cache lines of weights that are R12 further on.
-func (k int8Kernel) fetch(f *function, s int8Shape, g int) {
+// fetches says whether a tile fetches its weights: not those of up to three
+// rows and several panels, which keep enough reads under way.
+func (s int8Shape) fetches() bool { return s.panels == 1 || s.rows > 3 }
+
+// fetch asks for the cache lines of a panel's weights that are further on.
+func (k int8Kernel) fetch(f *function, s int8Shape, p, g int) {
 	const line = 64
-	if s.panels > 1 {
+	if !s.fetches() {
 		return
 	}
 	bytes := 2 * k.weightBytes()
 	for at := g * bytes; at < (g+1)*bytes; at++ {
 		if at%line == 0 {
-			f.ins("PREFETCHT0 %d(BX)(R12*1)", at)
+			f.ins("PREFETCHT0 %d(BX)(%s*1)", at, []string{"R12", "R13"}[p])
 		}
 	}
 }

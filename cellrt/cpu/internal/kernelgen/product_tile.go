@@ -4,8 +4,8 @@ import "fmt"
 
 // Registers of a tile: AX, R8, R9 and R10 point to rows 0, 4, 8 and 12 of the
 // input, DX and BX are one and three strides of it, SI, R11, R12 and R13 point
-// to the panels, and CX counts inputs. A tile that prefetches has the distances
-// of lines with even and with odd numbers in DI and R11.
+// to the panels, and CX counts inputs. In a tile that prefetches, DI points to
+// what it fetches next and R11 is how far that moves in a turn of the loop.
 
 func rowBase(n int) string   { return []string{"AX", "R8", "R9", "R10"}[n] }
 func panelBase(n int) string { return []string{"SI", "R11", "R12", "R13"}[n] }
@@ -47,7 +47,7 @@ func tileParams(f format) []param {
 func (t tile) write(u *unit) {
 	params := tileParams(t.format)
 	if t.prefetch {
-		params = append(params, param{"even", "int"}, param{"odd", "int"})
+		params = append(params, param{"ahead", "int"}, param{"stride", "int"})
 	}
 	f := u.function(t.routine(), tileDoc(t.routine(), t.rows, t.panels), params, nil)
 	t.load(f)
@@ -60,6 +60,10 @@ func (t tile) write(u *unit) {
 		t.step(f, k, t.depth)
 	}
 	t.advance(f, unroll)
+	if t.prefetch {
+		f.ins("ADDQ R11, DI")
+		t.prefetch = false // the rest is not worth it
+	}
 	f.ins("SUBQ $%d, CX", unroll)
 	f.ins("JGE loop")
 	f.label("rest")
@@ -115,8 +119,9 @@ func (t tile) point(f *function) {
 		f.ins("MOVQ %s, DI", f.arg("wStride"))
 	}
 	if t.prefetch {
-		f.ins("MOVQ %s, DI", f.arg("even"))
-		f.ins("MOVQ %s, R11", f.arg("odd"))
+		f.ins("MOVQ %s, DI", f.arg("ahead"))
+		f.ins("ADDQ SI, DI")
+		f.ins("MOVQ %s, R11", f.arg("stride"))
 	}
 	for n := 1; n < t.panels; n++ {
 		f.ins("LEAQ (%s)(DI*1), %s", panelBase(n-1), panelBase(n))
@@ -174,7 +179,7 @@ func (t tile) step(f *function, k, count int) {
 	at := k / t.depth * panelVectors * t.bytes
 	if t.prefetch {
 		for line := at / cacheLine; line*cacheLine < at+panelVectors*t.bytes; line++ {
-			f.ins("PREFETCHT0 %d(SI)(%s*1)", line*cacheLine, []string{"DI", "R11"}[line%2])
+			f.ins("PREFETCHT0 %d(DI)", line*cacheLine)
 		}
 	}
 	for half := range count {
