@@ -10,6 +10,7 @@ import (
 	"github.com/cellmq/cellmq/internal/manual"
 	"github.com/cellmq/cellmq/loadtest/internal/batching"
 	"github.com/cellmq/cellmq/loadtest/internal/batchmaker"
+	"github.com/cellmq/cellmq/loadtest/internal/load"
 )
 
 // newReproCosts measures the table that the virtual machine of one core has.
@@ -102,7 +103,9 @@ func (f *reproFlags) run(cmd *cobra.Command) error {
 		return nil
 	}
 	command := fmt.Sprintf("go run ./loadtest repro batchmaker --wall-only --scale %s --seed %d", f.scale, f.seed)
-	files, err := batchmaker.Wall(cmd.Context(), batchmaker.WallScale(o.Scale, f.seed, command), say)
+	wall := batchmaker.WallScale(o.Scale, f.seed, command)
+	wall.CPU = load.CPUTime
+	files, err := batchmaker.Wall(cmd.Context(), wall, say)
 	if err != nil {
 		return err
 	}

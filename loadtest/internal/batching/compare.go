@@ -240,8 +240,8 @@ func (c *contest) rounds(ctx context.Context, name string, draw func(round int) 
 			}
 			m := t.measure()
 			figures[i] = append(figures[i], m)
-			c.say(fmt.Sprintf("%s, %s, round %d of %d, %s: %d requests, %.1f/s, p50 %.1f ms, p99 %.1f ms",
-				c.network.name, name, round+1, c.options.Rounds, e.name, len(trace), m.Throughput, m.P50, m.P99))
+			c.say(fmt.Sprintf("%s, %s, round %d of %d, %s: %d requests, %.1f/s, p50 %.1f ms, p99 %s ms",
+				c.network.name, name, round+1, c.options.Rounds, e.name, len(trace), m.Throughput, m.P50, percentile(m.P99)))
 		}
 	}
 	medians := make([]Measurement, len(c.entrants))

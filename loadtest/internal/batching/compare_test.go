@@ -52,7 +52,7 @@ func TestCompare(t *testing.T) {
 				t.Errorf("%s: %+v", m.Name, l)
 			}
 			for _, s := range l.Servers {
-				if s.P50 <= 0 || s.P90 < s.P50 || s.P99 < s.P90 {
+				if s.P50 <= 0 || (s.P90 < s.P50) != (l.Requests < 10) || (s.P99 < s.P90) != (l.Requests >= 10 && l.Requests < 100) {
 					t.Errorf("%s: %+v", m.Name, s)
 				}
 			}

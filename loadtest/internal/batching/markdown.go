@@ -45,8 +45,8 @@ func (m *Model) markdown(line func(string, ...any)) {
 	line("|---:|---:|---|---:|---:|---:|---:|---:|---:|")
 	for _, l := range m.Loads {
 		for _, s := range l.Servers {
-			line("| %.0f %% | %.1f | %s | %.1f | %.1f | %.1f | %.2fx | %.1f | %.1f %% |", 100*l.Share, l.Rate, s.Server,
-				s.P50, s.P90, s.P99, ratio(l.Servers[0].P90, s.P90), s.RowsPerStep, 100*s.Padding)
+			line("| %.0f %% | %.1f | %s | %.1f | %s | %s | %s | %.1f | %.1f %% |", 100*l.Share, l.Rate, s.Server,
+				s.P50, percentile(s.P90), percentile(s.P99), p90Ratio(&l.Servers[0], &s), s.RowsPerStep, 100*s.Padding)
 		}
 	}
 	m.caveats(line)
@@ -75,6 +75,25 @@ func few(requests int) string {
 		}
 	}
 	return ""
+}
+
+// none stands where there is no figure.
+const none = "–"
+
+// percentile formats a percentile in milliseconds that may not be there.
+func percentile(ms float64) string {
+	if ms == 0 {
+		return none
+	}
+	return fmt.Sprintf("%.1f", ms)
+}
+
+// p90Ratio formats what the first server's p90 is of another's.
+func p90Ratio(first, other *Measurement) string {
+	if first.P90 == 0 || other.P90 == 0 {
+		return none
+	}
+	return fmt.Sprintf("%.2fx", first.P90/other.P90)
 }
 
 // ratio returns a/b, 0 when b is 0.

@@ -3,7 +3,6 @@ package batching
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/cellmq/cellmq/cellrt"
@@ -20,11 +19,8 @@ type merged struct {
 	shape   cellrt.Shape
 	rows    int // of the largest batch, and requests that are merged
 
-	mu      sync.Mutex
-	wake    sync.Cond // requests arrived, or the server stops; uses mu
-	waiting []*answer
-	total   counts
-	stopped bool
+	pool
+	waiting []*answer // the pool's mu guards them
 }
 
 // unfolding is what a request computes, node by node.
@@ -59,20 +55,12 @@ func newMerged(n *network, b cellrt.Backend, shape cellrt.Shape, rows int) (*mer
 
 // run serves until ctx ends. What waits then gets no answer.
 func (s *merged) run(ctx context.Context) error {
-	unhook := context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.stopped = true
-		s.wake.Broadcast()
-	})
-	defer unhook()
-	var executors sync.WaitGroup
+	var executors []func()
 	for i := range s.shape.Executors {
 		e := &mergedExecutor{server: s, slot: int32(i * s.rows), runner: s.loaded.NewRunner()}
-		executors.Go(e.run)
+		executors = append(executors, e.run)
 	}
-	executors.Wait()
-	return nil
+	return s.serve(ctx, executors)
 }
 
 // submit implements [server].
@@ -84,13 +72,6 @@ func (s *merged) submit(_ context.Context, arrived []answer) error {
 	}
 	s.wake.Broadcast()
 	return nil
-}
-
-// counts implements [server].
-func (s *merged) counts() counts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.total
 }
 
 // mergedNode is a node of one of the requests of a batch.
@@ -157,11 +138,7 @@ func (e *mergedExecutor) serve() {
 			}
 		}
 	}
-	s := e.server
-	s.mu.Lock()
-	s.total.steps += e.counts.steps
-	s.total.rows += e.counts.rows
-	s.mu.Unlock()
+	e.server.add(e.counts)
 	now := time.Now()
 	for i, a := range e.batch {
 		a.end(now, e.graphs[i].sum(), nil)

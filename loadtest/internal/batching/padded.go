@@ -3,7 +3,6 @@ package batching
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/cellmq/cellmq/cellrt"
@@ -20,11 +19,8 @@ type padded struct {
 	rows    int // of the largest batch
 	tight   bool
 
-	mu      sync.Mutex
-	wake    sync.Cond // requests arrived, or the server stops; uses mu
-	buckets buckets
-	total   counts
-	stopped bool
+	pool
+	buckets buckets // the pool's mu guards them
 }
 
 // newPadded loads a network for batches of at most rows requests.
@@ -43,20 +39,11 @@ func newPadded(n *network, b cellrt.Backend, shape cellrt.Shape, rows, width int
 
 // run serves until ctx ends. What waits then gets no answer.
 func (s *padded) run(ctx context.Context) error {
-	unhook := context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.stopped = true
-		s.wake.Broadcast()
-	})
-	defer unhook()
-	var executors sync.WaitGroup
+	var executors []func()
 	for i := range s.shape.Executors {
-		e := newPaddedExecutor(s, i)
-		executors.Go(e.run)
+		executors = append(executors, newPaddedExecutor(s, i).run)
 	}
-	executors.Wait()
-	return nil
+	return s.serve(ctx, executors)
 }
 
 // submit implements [server].
@@ -68,13 +55,6 @@ func (s *padded) submit(_ context.Context, arrived []answer) error {
 	}
 	s.wake.Broadcast()
 	return nil
-}
-
-// counts implements [server].
-func (s *padded) counts() counts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.total
 }
 
 // paddedExecutor runs one batch after the other, on slots of its own.
@@ -143,12 +123,7 @@ func (e *paddedExecutor) serve(upper int) {
 		e.stage(e.server.network.decoder, target)
 	}
 
-	s := e.server
-	s.mu.Lock()
-	s.total.steps += e.counts.steps
-	s.total.rows += e.counts.rows
-	s.total.padded += e.counts.padded
-	s.mu.Unlock()
+	e.server.add(e.counts)
 	now := time.Now()
 	for i, a := range e.batch {
 		a.end(now, e.walks[i].digest, nil)

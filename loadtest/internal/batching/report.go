@@ -55,10 +55,11 @@ type Measurement struct {
 	// Throughput is in requests a second, from the beginning of the trace to
 	// its last answer.
 	Throughput float64 `json:"throughput"`
-	// P50, P90 and P99 are of the latency, from arrival to answer.
+	// P50, P90 and P99 are of the latency, from arrival to answer. P90 is 0 with fewer
+	// than 10 requests and P99 with fewer than 100: none lies beyond it.
 	P50 float64 `json:"p50_ms"`
-	P90 float64 `json:"p90_ms"`
-	P99 float64 `json:"p99_ms"`
+	P90 float64 `json:"p90_ms,omitempty"`
+	P99 float64 `json:"p99_ms,omitempty"`
 	// RowsPerStep is the mean number of nodes in a step.
 	RowsPerStep float64 `json:"rows_per_step"`
 	// Padding is the share of the computed rows that were no node.

@@ -33,7 +33,7 @@ func TestMarkdown(t *testing.T) {
 		Saturation: []Measurement{{Server: "cellular", Throughput: 12}, {Server: "round-robin", Throughput: 10, Padding: 0.25}},
 		Loads: []Load{{Share: 0.5, Rate: 5, Requests: 150, Servers: []Measurement{
 			{Server: "cellular", P50: 1, P90: 2, P99: 3, RowsPerStep: 1.5}, {Server: "round-robin", P50: 2, P90: 8, P99: 9, Late: 0.7},
-		}}},
+		}}, {Share: 0.7, Rate: 7, Requests: 9, Servers: []Measurement{{Server: "cellular", P50: 1}}}},
 	}}}
 	got := r.Markdown()
 	for _, want := range []string{
@@ -41,6 +41,7 @@ func TestMarkdown(t *testing.T) {
 		"| round-robin | 10.0 | 1.20x | 0.0 | 25.0 % |",
 		"| 50 % | 5.0 | cellular | 1.0 | 2.0 | 3.0 | 1.00x | 1.5 | 0.0 % |",
 		"| 50 % | 5.0 | round-robin | 2.0 | 8.0 | 9.0 | 0.25x | 0.0 | 0.0 % |",
+		"| 70 % | 7.0 | cellular | 1.0 | – | – | – | 0.0 | 0.0 % |",
 		"150 requests a round, handed over at most 0.7 ms late (p99); fewer than 10 of them lie beyond p99.",
 	} {
 		if !strings.Contains(got, want+"\n") {

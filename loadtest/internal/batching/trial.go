@@ -139,12 +139,18 @@ func (t *trial) measure() Measurement {
 		makespan = max(makespan, a.ended)
 	}
 	slices.Sort(latency)
+	beyond := func(q float64) float64 { // 0 where no request lies beyond
+		if float64(len(latency))*(1-q) < 1-1e-9 {
+			return 0
+		}
+		return milliseconds(latency.Quantile(q))
+	}
 	c := t.counts
 	return Measurement{
 		Throughput:  float64(len(t.answers)) / makespan.Seconds(),
 		P50:         milliseconds(latency.Quantile(0.5)),
-		P90:         milliseconds(latency.Quantile(0.9)),
-		P99:         milliseconds(latency.Quantile(0.99)),
+		P90:         beyond(0.9),
+		P99:         beyond(0.99),
 		RowsPerStep: float64(c.rows) / float64(max(c.steps, 1)),
 		Padding:     float64(c.padded) / float64(max(c.rows+c.padded, 1)),
 		Late:        milliseconds(t.late.Quantile(0.99)),

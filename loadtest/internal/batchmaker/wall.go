@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +24,9 @@ type WallOptions struct {
 	Duration time.Duration
 	// Rounds is how often everything is measured; figures are medians.
 	Rounds int
+	// CPU returns the processor time that the process has used. Nil, or where Linux
+	// does not tell that of the machine: what other programs used is not known.
+	CPU func() time.Duration
 	// Command is what the report says it was made with.
 	Command string
 }
@@ -79,8 +80,8 @@ func (o WallOptions) studies() []wallStudy {
 // returns the files of its report. They are of this machine at this time.
 func Wall(ctx context.Context, o WallOptions, say func(line string)) (map[string][]byte, error) {
 	d := &document{files: map[string][]byte{}}
-	load := loadAverage()
 	began := time.Now()
+	before := o.usage()
 	var reports []*batching.Report
 	for _, s := range o.studies() {
 		say(s.title)
@@ -90,7 +91,7 @@ func Wall(ctx context.Context, o WallOptions, say func(line string)) (map[string
 		}
 		reports = append(reports, r)
 	}
-	o.introduction(d, reports[0].Host, load, loadAverage(), time.Since(began))
+	o.introduction(d, reports[0].Host, share(before, o.usage(), time.Since(began)), time.Since(began))
 	if err := wallHeadline(d, reports); err != nil {
 		return nil, err
 	}
@@ -110,18 +111,25 @@ func Wall(ctx context.Context, o WallOptions, say func(line string)) (map[string
 	return d.files, nil
 }
 
-// introduction says where the figures come from, with the load averages before
-// and after.
-func (o WallOptions) introduction(d *document, h batching.Host, before, after float64, took time.Duration) {
+// busy is the share of the machine that other programs may use before the page warns.
+const busy = 0.1
+
+// introduction says where the figures come from, and what share of the machine other
+// programs used meanwhile; negative: nobody knows.
+func (o WallOptions) introduction(d *document, h batching.Host, others float64, took time.Duration) {
 	d.paragraph("# BatchMaker's comparison, by the clock on the wall")
 	d.paragraph(`The comparison of [the virtual page](%s) with the real runtime and real kernels, as far as one core of a processor can show it. All
 servers run the same cells on the same kernels and give the same answers, bit by bit. They take turns, round by round, so trust ratios and not the
 figures themselves.`, pageName)
 	d.paragraph("```\n%s\n```", o.Command)
-	d.paragraph("%s, %d cores, %s, commit %s. %s of arrivals a run, rounds: %d; it took %s. Load average %.1f before and %.1f after.",
-		h.CPU, h.Cores, h.Go, h.Commit, o.Duration, o.Rounds, took.Round(time.Second), before, after)
-	if max(before, after) > float64(h.Cores) {
-		d.paragraph(`**Other programs had most of this machine.** These figures show that the comparison runs, and little else: run the command again where
+	used := "What other programs used of the machine meanwhile is not known."
+	if others >= 0 {
+		used = fmt.Sprintf("Other programs used %s of the machine meanwhile.", percent(others))
+	}
+	d.paragraph("%s, %d cores, %s, commit %s. %s of arrivals a run, rounds: %d; it took %s. %s",
+		h.CPU, h.Cores, h.Go, h.Commit, o.Duration, o.Rounds, took.Round(time.Second), used)
+	if others > busy {
+		d.paragraph(`**Other programs disturbed this.** These figures show that the comparison runs, and little else: run the command again where
 nothing else does.`)
 	}
 }
@@ -158,6 +166,9 @@ takes %s, one of %d rows %s.`, pageName, microseconds(core.machine(lstm, 1).Cost
 func tailRatio(m *batching.Model, server int, load float64) string {
 	for _, l := range m.Loads {
 		if l.Share == load {
+			if l.Servers[0].P90 == 0 || l.Servers[server].P90 == 0 {
+				return none // of too few requests
+			}
 			return times(l.Servers[0].P90 / l.Servers[server].P90)
 		}
 	}
@@ -173,9 +184,13 @@ func (d *document) wallCurve(study string, m *batching.Model) error {
 	for i := range m.Saturation {
 		s := plot.Series{Name: m.Saturation[i].Server, Markers: true}
 		for _, l := range m.Loads {
-			s.X, s.Y = append(s.X, round(l.Rate)), append(s.Y, round(l.Servers[i].P90))
+			if p90 := l.Servers[i].P90; p90 > 0 {
+				s.X, s.Y = append(s.X, round(l.Rate)), append(s.Y, round(p90))
+			}
 		}
-		f.Series = append(f.Series, s)
+		if len(s.X) > 0 {
+			f.Series = append(f.Series, s)
+		}
 	}
 	name := study + "-" + m.Name + ".svg"
 	var b bytes.Buffer
@@ -187,19 +202,4 @@ func (d *document) wallCurve(study string, m *batching.Model) error {
 	d.files[wallFiles+"/"+name] = b.Bytes()
 	d.paragraph("![%s: %s](%s/%s)", f.Title, f.Subtitle, wallFiles, name)
 	return nil
-}
-
-// loadAverage returns the mean number of programs that ran or waited for a core
-// in the last minute, as Linux tells it; 0 elsewhere.
-func loadAverage() float64 {
-	content, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
-	}
-	first, _, _ := strings.Cut(string(content), " ")
-	load, err := strconv.ParseFloat(first, 64)
-	if err != nil {
-		return 0
-	}
-	return load
 }
