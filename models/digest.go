@@ -28,6 +28,8 @@ func Digest(fsys fs.FS) (string, error) {
 // once: what is hashed is what was parsed.
 type source struct {
 	fsys fs.FS
+	// strict: weights that are not finite are refused.
+	strict bool
 	// weights is the content of the weights file; nil until it was read.
 	weights []byte
 }
@@ -46,6 +48,14 @@ func (s *source) tensors() (*safetensors.File, error) {
 	tensors, err := safetensors.Parse(s.weights)
 	if err != nil {
 		return nil, &ConfigError{File: weightsFile, Err: err}
+	}
+	if !s.strict {
+		return tensors, nil
+	}
+	for _, t := range tensors.Tensors() {
+		if i, found := t.NotFinite(); found {
+			return nil, &ConfigError{File: weightsFile, Field: fmt.Sprintf("%.64q", t.Name), Err: fmt.Errorf("the value at index %d of shape %v is not finite", i, t.Shape)}
+		}
 	}
 	return tensors, nil
 }

@@ -106,11 +106,22 @@ func LoadFrom(dir, name string) (m *Model, err error) {
 
 // Load reads the model in fsys, whose root is the model's directory, and
 // checks all of it. A name is 1 to 64 of a-z, 0-9 and the hyphen.
-func Load(fsys fs.FS, name string) (*Model, error) {
+//
+// Weights that are infinite or not a number are loaded: they end the requests that
+// meet them ([cellrt.ErrNumerical]) and no other. [LoadStrict] refuses them.
+func Load(fsys fs.FS, name string) (*Model, error) { return open(&source{fsys: fsys}, name) }
+
+// LoadStrict is [Load] for a model that is about to be verified, recorded or
+// stored: it refuses weights that are not finite, with the tensor and the index.
+func LoadStrict(fsys fs.FS, name string) (*Model, error) {
+	return open(&source{fsys: fsys, strict: true}, name)
+}
+
+func open(src *source, name string) (*Model, error) {
 	if !validName(name) {
 		return nil, fmt.Errorf("model name %.80q, 1 to %d of a-z, 0-9 and - wanted", name, maxNameBytes)
 	}
-	m, err := load(fsys, name)
+	m, err := load(src, name)
 	if err != nil {
 		return nil, fmt.Errorf("load model %s: %w", name, err)
 	}
@@ -119,14 +130,14 @@ func Load(fsys fs.FS, name string) (*Model, error) {
 
 // load loads a model and counts it as one of its directory's, where that is
 // mapped.
-func load(fsys fs.FS, name string) (*Model, error) {
-	dir, mapped := fsys.(*Dir)
+func load(src *source, name string) (*Model, error) {
+	dir, mapped := src.fsys.(*Dir)
 	if mapped {
 		if err := dir.use(); err != nil {
 			return nil, err
 		}
 	}
-	m, err := read(&source{fsys: fsys}, name)
+	m, err := read(src, name)
 	if mapped && err != nil {
 		dir.drop()
 	}

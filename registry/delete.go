@@ -14,8 +14,8 @@ import (
 const maxConflicts = 10
 
 // Delete removes a version and the parts that no other one names. A version that
-// serves, or soon may, or that a worker has loaded stays ([ErrLive]), and so does
-// any of a model whose deployment is pinned ([ErrPinned]) or cannot be read (an
+// serves, or soon may, stays ([ErrLive]), one that only a worker has loaded for the
+// time being ([ErrHeld]), and so does any of a model whose deployment is pinned ([ErrPinned]) or cannot be read (an
 // [UnreadableError]). One that is only kept to go back to is no longer.
 //
 // While it is deleted the deployment says so, so that nobody begins to deploy it.
@@ -178,7 +178,7 @@ func (d *Deployment) deleting(v Ref, reports []Report) (*Deployment, error) {
 		}
 	}
 	if workers := holders(d.Model, v, reports); len(workers) > 0 {
-		return nil, fmt.Errorf("workers %s: %w", strings.Join(workers[:min(len(workers), 8)], ", "), ErrLive)
+		return nil, fmt.Errorf("workers %s: %w", strings.Join(workers[:min(len(workers), 8)], ", "), ErrHeld)
 	}
 	return d.change(d.By, func(n *Deployment) {
 		if n.Deleting = v; n.Previous.same(v) {

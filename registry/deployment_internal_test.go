@@ -135,7 +135,7 @@ func TestOperators(t *testing.T) {
 		{"delete, undeployed", Undeployed("m"), remove("b"), state(Undeployed("m"))},
 		{"delete, another", deployment(Steady), remove("b"), state(deployment(Steady))},
 		{"delete, previous", deployment(Steady), remove("c"), state(only)},
-		{"delete, previous that is loaded", deployment(Steady), remove("c", report("w1", 3, has("c", "draining"))), ErrLive},
+		{"delete, previous that is loaded", deployment(Steady), remove("c", report("w1", 3, has("c", "draining"))), ErrHeld},
 		{"delete, previous that was loaded", deployment(Steady), remove("c", report("w1", 3, has("c", "cold"))), state(only)},
 		{"delete, previous, watching", deployment(Watching), remove("a"), ErrLive},
 		{"delete, active", deployment(Steady), remove("a"), ErrLive},

@@ -1,6 +1,9 @@
 package registry
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Errors of this package. What is returned wraps one of them with names and bounds.
 var (
@@ -31,6 +34,9 @@ var (
 
 	// ErrLive: a version that serves, soon may, or is loaded somewhere is not deleted.
 	ErrLive = errors.New("version is in use")
+	// ErrHeld: the deployment needs a version no more, and workers still have it
+	// loaded, as for some time after it served. It is an [ErrLive] that passes.
+	ErrHeld = fmt.Errorf("still loaded: %w", ErrLive)
 	// ErrDeleting: a version is being deleted, and not deployed.
 	ErrDeleting = errors.New("version is being deleted")
 	// ErrPinned: the deployment is pinned and changes only when it no longer is.

@@ -158,9 +158,9 @@ func TestDeleteRefuses(t *testing.T) {
 		{deploy, `{"format":1,"model":"m","phase":"steady","pinned":true}`, "m", registry.ErrPinned},
 		{deploy, `{"format":2,"model":"m"}`, `cannot be read: ["m"]`, registry.ErrMalformed},
 		{deploy, `{"format":1,"model":"m","phase":"steady","serial":1}`, "", nil},
-		{report, state("live"), "w1", registry.ErrLive},
-		{report, state("draining"), "w1", registry.ErrLive},
-		{report, state("loading"), "w1 (loading)", registry.ErrLive},
+		{report, state("live"), "w1", registry.ErrHeld},
+		{report, state("draining"), "w1", registry.ErrHeld},
+		{report, state("loading"), "w1 (loading)", registry.ErrHeld},
 	} {
 		b.store(t, c.subject, []byte(c.record))
 		if c.err == nil {

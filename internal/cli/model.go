@@ -99,6 +99,8 @@ func advised(err error) error {
 		advice = "'cellmq model show' tells how far it is, 'cellmq model rollback' ends it"
 	case errors.Is(err, registry.ErrThird):
 		advice = "--timeout waits until the workers have freed one"
+	case errors.Is(err, registry.ErrHeld):
+		advice = "'cellmq model show' tells which workers have it, --timeout waits longer"
 	case errors.Is(err, registry.ErrDeleting):
 		advice = "'cellmq model push' keeps it when its deletion was interrupted"
 	default:

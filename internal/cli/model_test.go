@@ -334,7 +334,6 @@ func TestModelLife(t *testing.T) {
 	s.run(t, "undeploy", "my-lm").want(t, 0, "my-lm: each worker's own serves\n", "")
 	s.run(t, "undeploy", "my-lm").want(t, 0, "my-lm: each worker's own serves\n", "nothing to do")
 	s.run(t, "show", "my-lm").want(t, 0, "undeployed by an operator", "")
-	s.released(t, "my-lm")
 	s.run(t, "delete", "my-lm@1").want(t, 0, "is deleted", "")
 	s.run(t, "list").want(t, 0, "", "no versions")
 	s.run(t, "show", "my-lm").want(t, 1, "", "not in the registry")

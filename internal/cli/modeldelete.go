@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,25 +57,41 @@ func (o *deployOptions) undeploy(ctx context.Context, r deployments, name, reaso
 	})
 }
 
+// deleteWait is how long a deletion waits for workers: for most, somewhat longer
+// than a version stays loaded that nobody wants any more.
+const deleteWait = 2 * time.Minute
+
+// deleteOptions are the flags of delete.
+type deleteOptions struct {
+	modelOptions
+
+	unused, noWait bool
+	timeout        time.Duration
+}
+
 func newModelDelete(s streams) *cobra.Command {
-	o := &modelOptions{}
-	unused := false
+	o := &deleteOptions{}
 	cmd := &cobra.Command{
 		Use:   "delete NAME@VERSION | delete --unused",
 		Short: "Delete a version from NATS",
 		Long: `delete removes a version and the parts that no other one uses. It is refused while
-the version is deployed or loaded by a worker, and while the model is pinned; one that
-is only kept to go back to is so no longer. --unused deletes no version: it removes
-what pushes left that were not finished within an hour, and deployments of models
-without a version that cannot be read, or that have said nothing for an hour.`,
+the version is deployed, and while the model is pinned; one that is only kept to go
+back to is so no longer. While a worker still has the version loaded, as for some time
+after undeploy, it waits until the worker has freed it. --unused deletes no version: it
+removes what pushes left that were not finished within an hour, and deployments of
+models without a version that cannot be read, or that have said nothing for an hour.`,
 		Example: `  cellmq model delete my-lm@1
+  cellmq model undeploy my-lm && cellmq model delete my-lm@1 --timeout 10m
   cellmq model delete --unused`,
 		Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, positional []string) error {
-			if unused == (len(positional) > 0) {
+			switch {
+			case o.unused == (len(positional) > 0):
 				return usagef("either NAME@VERSION or --unused wanted")
+			case o.timeout <= 0:
+				return usagef("--timeout %v: above 0 wanted, --no-wait waits for nobody", o.timeout)
 			}
-			if unused {
+			if o.unused {
 				return o.withRegistry(cmd, s, func(ctx context.Context, r *registry.Registry) error { return o.sweep(ctx, r, s) })
 			}
 			name, version, err := oneVersion(positional[0])
@@ -82,7 +99,7 @@ without a version that cannot be read, or that have said nothing for an hour.`,
 				return err
 			}
 			return o.withRegistry(cmd, s, func(ctx context.Context, r *registry.Registry) error {
-				if err := r.Delete(ctx, name, version); err != nil {
+				if err := o.delete(ctx, r, name, version, s); err != nil {
 					return err
 				}
 				if o.json {
@@ -98,9 +115,36 @@ without a version that cannot be read, or that have said nothing for an hour.`,
 		},
 	}
 	o.bind(cmd.Flags())
-	cmd.Flags().BoolVar(&unused, "unused", false, "remove what unfinished pushes left, and what nobody can read of models without a version")
+	cmd.Flags().BoolVar(&o.unused, "unused", false, "remove what unfinished pushes left, and what nobody can read of models without a version")
+	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "refuse at once while a worker has it loaded")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", deleteWait, "how long to wait for workers that have it loaded")
 	cmd.ValidArgsFunction = first(storedVersions)
 	return cmd
+}
+
+// delete deletes a version, as soon as no worker has it loaded.
+func (o *deleteOptions) delete(ctx context.Context, r *registry.Registry, name, version string, s streams) error {
+	late := time.NewTimer(o.timeout)
+	defer late.Stop()
+	for said := ""; ; {
+		err := r.Delete(ctx, name, version)
+		if !errors.Is(err, registry.ErrHeld) || o.noWait || ctx.Err() != nil {
+			return err
+		}
+		if text := err.Error(); text != said {
+			said = text
+			if _, err := fmt.Fprintf(s.err, "%s: waiting: %s\n", name, text); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-late.C:
+			return fmt.Errorf("%w: %w", errLate, err)
+		case <-time.After(pollEvery):
+		}
+	}
 }
 
 func (o *modelOptions) sweep(ctx context.Context, r *registry.Registry, s streams) error {

@@ -103,7 +103,7 @@ func (o *goldenOptions) record(ctx context.Context, s streams, dir string) error
 		return err
 	}
 	defer func() { _ = files.Close() }() // they were only read
-	m, err := models.Load(without{files, goldenFile}, name)
+	m, err := models.LoadStrict(without{files, goldenFile}, name)
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func nameOf(dir, given string) (string, error) {
 
 // describe loads a model and says what its manifest says of it, but the files.
 func describe(files fs.FS, name string) (registry.Manifest, error) {
-	m, err := models.Load(files, name)
+	m, err := models.LoadStrict(files, name)
 	if err != nil {
 		return registry.Manifest{}, err
 	}

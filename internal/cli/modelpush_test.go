@@ -28,6 +28,15 @@ func TestModelFilesAreOneRule(t *testing.T) {
 		{"link to a device", func(dir string) error { return os.Symlink("/dev/zero", filepath.Join(dir, "zeros")) }, "zeros: symbolic link: "},
 		{"named pipe", func(dir string) error { return unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600) }, "pipe: a named pipe, a regular file wanted"},
 		{"backslash", func(dir string) error { return os.WriteFile(filepath.Join(dir, `a\b`), nil, 0o600) }, "a name of at most 255 bytes of printable text"},
+		{"weight that is no number", func(dir string) error {
+			path := filepath.Join(dir, "model.safetensors")
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			copy(b[len(b)-2:], "\xc0\x7f") // NaN in every type that weights are stored in
+			return os.WriteFile(path, b, 0o600)
+		}, "is not finite"},
 		{"65 files", func(dir string) error {
 			for i := range 65 {
 				if err := os.WriteFile(filepath.Join(dir, "x"+strconv.Itoa(i)), nil, 0o600); err != nil {

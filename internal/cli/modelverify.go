@@ -12,6 +12,7 @@ import (
 
 	"github.com/cellmq/cellmq/cellrt"
 	"github.com/cellmq/cellmq/internal/manual"
+	"github.com/cellmq/cellmq/internal/modeldir"
 	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/worker"
 )
@@ -90,7 +91,12 @@ func verifyDir(ctx context.Context, cfg worker.ServeConfig, dir, name, weights s
 		return nil, err
 	}
 	began := time.Now()
-	m, err := models.LoadFrom(dir, name)
+	files, err := modeldir.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = files.Close() }() // they were only read
+	m, err := models.LoadStrict(files, name)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package cli_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cellmq/cellmq/registry"
 )
@@ -68,17 +67,28 @@ func TestModelTimeout(t *testing.T) {
 	s.run(t, "show", "trees").want(t, 0, "loading: each worker's own serves, 1 is loaded", "")
 }
 
-// released waits until the worker reports no version of a model.
-func (s *shelf) released(t *testing.T, model string) {
-	t.Helper()
-	timeout := time.After(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for len(decoded[shownModel](t, s.run(t, "show", model, "--json").out).Workers) > 0 {
-		select {
-		case <-timeout:
-			t.Fatalf("a worker still has %s", model)
-		case <-tick.C:
-		}
+// TestModelDeleteWaits deletes a version that a worker still has in memory, though
+// nothing deploys it any more.
+func TestModelDeleteWaits(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.run(t, "push", fixture(t, "tree-h29", "trees")).want(t, 0, "pushed", "")
+	m := decoded[shownModel](t, s.run(t, "show", "trees@1", "--json").out)
+	s.report(t, "trees", registry.Ref{Version: "1", Digest: m.Versions[0].Digest})
+	const why = "delete trees@1: workers w1 "
+	s.run(t, "delete", "trees@1", "--no-wait").want(t, 1, "", "version is in use ('cellmq model show'")
+	r := s.run(t, "delete", "trees@1", "--timeout", "1s")
+	r.want(t, 1, "", "trees: waiting: "+why)
+	r.want(t, 1, "", "cellmq: the time of --timeout is over: "+why)
+	if n := strings.Count(r.err, "waiting"); n != 1 {
+		t.Errorf("it says %d times that it waits", n)
 	}
+	for _, timeout := range []string{"0", "-1s"} {
+		s.run(t, "delete", "trees@1", "--timeout", timeout).want(t, 2, "", "--timeout")
+	}
+	p := launch(t, "model", "delete", "trees@1", "--nats-url", s.url)
+	p.says(t, "waiting: "+why)
+	s.report(t, "trees")
+	p.ends(t)
+	s.run(t, "list").want(t, 0, "", "no versions")
 }

@@ -41,7 +41,7 @@ func (d *Dir) Open(name string) (fs.File, error) {
 	}
 	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
+		return nil, d.explain("open", name, err)
 	}
 	s, err := f.Stat()
 	if err == nil && !s.IsDir() && !s.Mode().IsRegular() {
@@ -58,5 +58,29 @@ func (d *Dir) Stat(name string) (fs.FileInfo, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrInvalid}
 	}
-	return d.root.Stat(name)
+	s, err := d.root.Stat(name)
+	if err != nil {
+		return nil, d.explain("stat", name, err)
+	}
+	return s, nil
+}
+
+// linkError says that a name is a link that leads nowhere, or outside the
+// directory, and what helps: a cache of downloads has such links.
+type linkError struct{ cause error }
+
+// Error says so.
+func (e *linkError) Error() string {
+	return fmt.Sprintf("symbolic link: %v, one to a file of the directory wanted; 'cp -rL DIR COPY' makes a copy with the files themselves", e.cause)
+}
+
+// Unwrap returns why the link is not followed.
+func (e *linkError) Unwrap() error { return e.cause }
+
+// explain names the link where a name that could not be opened is one.
+func (d *Dir) explain(op, name string, err error) error {
+	if s, failed := d.root.Lstat(name); failed == nil && s.Mode()&fs.ModeSymlink != 0 {
+		return &fs.PathError{Op: op, Path: name, Err: &linkError{cause(err)}}
+	}
+	return err
 }

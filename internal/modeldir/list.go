@@ -87,7 +87,10 @@ func List(fsys fs.FS) ([]File, error) {
 func stat(fsys fs.FS, e fs.DirEntry) (fs.FileInfo, error) {
 	s, err := fs.Stat(fsys, e.Name())
 	if err != nil && e.Type()&fs.ModeSymlink != 0 {
-		return nil, fmt.Errorf("symbolic link: %w, one to a file of the directory wanted", cause(err))
+		if said, ok := errors.AsType[*linkError](err); ok {
+			return nil, said
+		}
+		return nil, &linkError{cause(err)}
 	}
 	return s, err
 }

@@ -100,6 +100,39 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestLinksAreExplained has what a cache of downloads looks like, links to files
+// that lie beside the directory: who opens, looks at or lists them reads what helps.
+func TestLinksAreExplained(t *testing.T) {
+	t.Parallel()
+	at := t.TempDir()
+	snapshot := filepath.Join(at, "snapshots", "1")
+	err := errors.Join(os.MkdirAll(snapshot, 0o700), os.Mkdir(filepath.Join(at, "blobs"), 0o700),
+		os.WriteFile(filepath.Join(at, "blobs", "0123"), []byte("{}"), 0o600),
+		os.Symlink("../../blobs/0123", filepath.Join(snapshot, "config.json")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, snapshot)
+	_, opened := d.Open("config.json")
+	_, looked := d.Stat("config.json")
+	_, listed := modeldir.List(d)
+	for what, err := range map[string]error{"open": opened, "stat": looked, "list": listed} {
+		if err == nil || strings.Count(err.Error(), "symbolic link") != 1 || strings.Count(err.Error(), "cp -rL") != 1 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := d.Open("none"); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "link") {
+		t.Errorf("no file: %v", err)
+	}
+	copied := filepath.Join(at, "copy") // what 'cp -rL' makes
+	if err := errors.Join(os.Mkdir(copied, 0o700), os.WriteFile(filepath.Join(copied, "config.json"), []byte("{}"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := modeldir.List(open(t, copied)); err != nil || len(files) != 1 {
+		t.Errorf("a copy: %v, %v", files, err)
+	}
+}
+
 // TestOpenNeverWaits opens what was no regular file after it was listed.
 func TestOpenNeverWaits(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,22 @@ func (d DType) decode(dst []float32, src []byte) {
 	}
 }
 
+// finite reports whether the i-th value stored in src is: not all the bits of its
+// exponent are set.
+func (d DType) finite(src []byte, i int) bool {
+	switch d {
+	case F32:
+		const exponent = 0xff << 23
+		return binary.LittleEndian.Uint32(src[4*i:])&exponent != exponent
+	case F16:
+		const exponent = 0x1f << 10
+		return binary.LittleEndian.Uint16(src[2*i:])&exponent != exponent
+	default:
+		const exponent = 0xff << 7
+		return binary.LittleEndian.Uint16(src[2*i:])&exponent != exponent
+	}
+}
+
 // encode appends the stored form of values to dst.
 func (d DType) encode(dst []byte, values []float32) []byte {
 	for _, v := range values {

@@ -48,6 +48,17 @@ func (t *Tensor) Float32s() []float32 {
 	return values
 }
 
+// NotFinite returns the index of the first value, row-major, that is infinite or
+// not a number. It reports false when there is none.
+func (t *Tensor) NotFinite() (index int, found bool) {
+	for i := range t.Len() {
+		if !t.DType.finite(t.bytes, i) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
 // File is the contents of a safetensors file. It is read-only and safe for
 // concurrent use.
 type File struct {
