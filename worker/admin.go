@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,21 +50,47 @@ func listenAdmin(ctx context.Context, cfg *ObserveConfig, gatherer prometheus.Ga
 	}, nil
 }
 
-// addProfiles adds the pages of profiles. Where only this machine reaches them they
-// are for nobody who names another: a page of a stranger, whose name was made to
-// mean this machine after it was loaded, could read them in a browser here.
+// addProfiles adds the pages of profiles, which cost time to make. They are for nobody
+// whom another page in a browser sent. Where only this machine reaches them they are not for
+// who names another host either: a page of a stranger, whose name was made to mean this
+// machine after it was loaded, could read them in a browser here.
 func addProfiles(mux *http.ServeMux, onlyHere bool) {
 	for page, serve := range map[string]http.HandlerFunc{
 		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
 	} {
 		mux.HandleFunc("GET /debug/pprof/"+page, func(rw http.ResponseWriter, r *http.Request) {
-			if onlyHere && !ownHost(r.Host) {
+			switch {
+			case onlyHere && !ownHost(r.Host):
 				http.Error(rw, "profiles are for this machine, and the name is not surely its: use its address", http.StatusForbidden)
-				return
+			case foreign(r):
+				http.Error(rw, "profiles are not for other pages: enter the address yourself", http.StatusForbidden)
+			default:
+				rw.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+				serve(rw, r)
 			}
-			serve(rw, r)
 		})
 	}
+}
+
+// foreign reports whether a page of another origin had a browser send a request, as a
+// link, an image or a script. Browsers say so of addresses of loopback, and of others over
+// TLS; of the rest only the origin or the referrer does, if the page does not
+// keep it back. [http.CrossOriginProtection] lets all requests pass that change
+// nothing.
+func foreign(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
+		return site != "same-origin" && site != "none" // none: the user entered it
+	}
+	for _, name := range []string{"Origin", "Referer"} {
+		from := r.Header.Get(name)
+		if from == "" {
+			continue
+		}
+		if u, err := url.Parse(from); err != nil || u.Host != r.Host {
+			return true
+		}
+	}
+	return false
 }
 
 // profiles reports whether a server that listens on an address has profiles. What

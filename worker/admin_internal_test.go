@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,6 +79,53 @@ func TestProfilesKnowTheirHost(t *testing.T) {
 			a.server.Handler.ServeHTTP(answer, r)
 			if answer.status != want {
 				t.Errorf("%q of host %q answers %d, want %d", page, host, answer.status, want)
+			}
+		}
+	}
+}
+
+// TestProfilesAreNotForOtherPages refuses what a page in a browser here has it ask, and
+// answers programs, the user, and profiles' own links.
+func TestProfilesAreNotForOtherPages(t *testing.T) {
+	t.Parallel()
+	for _, setting := range []string{pprofAuto, pprofOn} {
+		a, err := listenAdmin(t.Context(), &ObserveConfig{AdminAddress: "127.0.0.1:0", Pprof: setting}, prometheus.NewRegistry(), func() error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = a.listener.Close() })
+		for _, tc := range []struct {
+			header string
+			want   int
+		}{
+			{"", http.StatusOK}, // go tool pprof, curl
+			{"Sec-Fetch-Site: none", http.StatusOK},
+			{"Sec-Fetch-Site: same-origin", http.StatusOK},
+			{"Sec-Fetch-Site: same-site", http.StatusForbidden}, // another port here
+			{"Sec-Fetch-Site: cross-site", http.StatusForbidden},
+			{"Sec-Fetch-Site: anything", http.StatusForbidden},
+			{"Origin: http://127.0.0.1:9464", http.StatusOK},
+			{"Origin: http://127.0.0.1:3000", http.StatusForbidden},
+			{"Origin: https://stranger.example", http.StatusForbidden},
+			{"Origin: null", http.StatusForbidden},
+			{"Referer: http://127.0.0.1:9464/debug/pprof/", http.StatusOK},
+			{"Referer: http://stranger.example/127.0.0.1:9464", http.StatusForbidden},
+			{"Referer: %%", http.StatusForbidden},
+		} {
+			for _, page := range []string{"", "cmdline", "symbol", "heap"} {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/"+page, http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Host = "127.0.0.1:9464"
+				if name, value, ok := strings.Cut(tc.header, ": "); ok {
+					r.Header.Set(name, value)
+				}
+				answer := &statusOnly{header: http.Header{}}
+				a.server.Handler.ServeHTTP(answer, r)
+				if answer.status != tc.want {
+					t.Errorf("%s: %q with %q answers %d, want %d", setting, page, tc.header, answer.status, tc.want)
+				}
 			}
 		}
 	}

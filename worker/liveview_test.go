@@ -50,6 +50,9 @@ func TestLivePage(t *testing.T) {
 		for host, wants := range map[string]string{"127.0.0.1:9464": "ws://127.0.0.1:9464", "a.example; script-src *": "connect-src 'self';"} {
 			status, header := asked(t, w, path, host, "")
 			policy := header.Get("Content-Security-Policy")
+			if only := header.Get("Cross-Origin-Resource-Policy"); status == http.StatusOK && only != "same-origin" {
+				t.Errorf("%s may be part of %q pages", path, only)
+			}
 			if status != http.StatusOK && !strings.Contains(host, ";") || status == http.StatusOK && (!strings.HasPrefix(policy, "default-src 'self'; ") || !strings.Contains(policy, wants) || strings.Contains(policy, "script-src")) {
 				t.Errorf("%s for %s: status %d, policy %q", path, host, status, policy)
 			}

@@ -68,6 +68,33 @@ func (m memo[K, V]) of(key K) V {
 	return v
 }
 
+// firstNames are the names that came first, so many of them; all others have one name
+// together. Its methods are safe for concurrent use.
+type firstNames struct {
+	most   int
+	others string
+
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+func newFirstNames(most int, others string) *firstNames {
+	return &firstNames{most: most, others: others, known: map[string]bool{}}
+}
+
+// of returns the name, or that of the others.
+func (f *firstNames) of(name string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.known[name] {
+		if len(f.known) >= f.most {
+			return f.others
+		}
+		f.known[name] = true
+	}
+	return name
+}
+
 // modelMeter measures the requests of one model.
 type modelMeter struct {
 	brokerWait, queueWait, firstToken, interToken, total prometheus.Observer

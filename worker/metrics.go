@@ -50,6 +50,7 @@ type metrics struct {
 	storeless     prometheus.Gauge
 	short         *prometheus.GaugeVec // stream
 	dropped       prometheus.Counter
+	spans         *prometheus.CounterVec // outcome
 	modelCounts
 }
 
@@ -72,6 +73,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			"reason"),
 		duplicates: vector("cellmq_duplicates_total", "Second answers that were not given: replayed from the stored final, fenced by another lease's final, answered_before or taken_over by a younger lease of this worker.",
 			"kind"),
+		spans: vector("cellmq_spans_total", "Spans of traces that ended: sent to the collector, refused by it, or dropped since too many waited for it.",
+			"outcome"),
 		redeliveries: counter("cellmq_redeliveries_total", "Requests that came for another attempt."),
 		models:       newModelMeters(reg),
 		cells:        newCellMeters(reg),
@@ -93,6 +96,9 @@ func (m *metrics) zero() {
 	}
 	for _, code := range []broker.Code{broker.CodeNumericalError, broker.CodeInternal, broker.CodeAttemptsExhausted} {
 		m.letters.WithLabelValues(string(code))
+	}
+	for _, outcome := range []string{spansSent, spansRefused, spansDropped} {
+		m.spans.WithLabelValues(outcome)
 	}
 }
 

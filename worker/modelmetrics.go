@@ -11,9 +11,18 @@ import (
 	"github.com/cellmq/cellmq/worker/internal/versions"
 )
 
-// modelCounts count what happens to models. Names of models are those served here
-// or deployed: their number is an operator's.
+// deployedNames bounds the names of models that counters have which count what was
+// only deployed. Where a server has no users everybody can deploy any name.
+const (
+	deployedNames = 1024
+	otherModels   = "other"
+)
+
+// modelCounts count what happens to models. Models are those served here or
+// deployed; beyond [deployedNames] the newer ones are counted as [otherModels].
 type modelCounts struct {
+	names *firstNames
+
 	load        prometheus.Histogram
 	loads       *prometheus.CounterVec // model, result
 	deployments *prometheus.CounterVec // model, result
@@ -22,6 +31,7 @@ type modelCounts struct {
 
 func newModelCounts(reg prometheus.Registerer) modelCounts {
 	m := modelCounts{
+		names: newFirstNames(deployedNames, otherModels),
 		load: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "cellmq_model_load_seconds", Help: "Time from a version's files to its being ready, golden outputs included.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
@@ -42,13 +52,13 @@ func newModelCounts(reg prometheus.Registerer) modelCounts {
 
 // loaded counts a version that was loaded.
 func (m *modelCounts) loaded(model string, took time.Duration) {
-	m.loads.WithLabelValues(model, "ok").Inc()
+	m.loads.WithLabelValues(m.names.of(model), "ok").Inc()
 	m.load.Observe(took.Seconds())
 }
 
 // versionFailed counts and logs a version that cannot be loaded, at whatever step.
 func (w *Worker) versionFailed(k versions.Key, err error) {
-	w.metrics.loads.WithLabelValues(k.Model, "failed").Inc()
+	w.metrics.loads.WithLabelValues(w.metrics.names.of(k.Model), "failed").Inc()
 	w.log.LogAttrs(context.Background(), slog.LevelWarn, "model not loaded", slog.String("model", k.Model),
 		slog.String("version", w.versionName(k)), slog.String("digest", k.Digest), slog.Any("error", err))
 }
@@ -57,9 +67,9 @@ func (w *Worker) versionFailed(k versions.Key, err error) {
 func (m *modelCounts) deployed(model string, before, after *registry.Deployment) {
 	switch {
 	case len(after.Refused) > 0 && (len(before.Refused) == 0 || after.Refused[0] != before.Refused[0]):
-		m.deployments.WithLabelValues(model, "refused").Inc()
+		m.deployments.WithLabelValues(m.names.of(model), "refused").Inc()
 	case after.Active != before.Active:
-		m.deployments.WithLabelValues(model, "active").Inc()
+		m.deployments.WithLabelValues(m.names.of(model), "active").Inc()
 	}
 }
 
@@ -97,42 +107,57 @@ func (l *liveModels) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (l *liveModels) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	seen, failed := map[[2]string]bool{}, map[[2]string]bool{} // two of one name have one series
-	served := map[[2]string]endings{}
+	gauge := gaugeTo(ch)
+	sums := map[versionLabels]versionSum{} // several of one name have one series
 	for _, s := range l.worker.versions.Status() {
-		version := l.worker.versionName(s.Key)
-		served[[2]string{s.Model, version}] = served[[2]string{s.Model, version}].plus(l.worker.tally.of(s.Key))
-		gauge(l.info, 1, s.Model, version, s.Digest, l.worker.shown(s.Key, registry.Ref{}).Weights, string(s.State))
-		name := [2]string{s.Model, version}
-		if s.State == versions.Failed && !failed[name] {
-			failed[name] = true
-			gauge(l.failed, 1, s.Model, version)
-		}
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		if s.State.Resident() {
-			gauge(l.bytes, float64(s.WeightBytes), s.Model, version, "weights")
-			gauge(l.bytes, float64(s.SharedBytes), s.Model, version, "shared")
-			gauge(l.bytes, float64(s.StateBytes), s.Model, version, "state")
-		}
+		name := versionLabels{s.Model, l.worker.versionName(s.Key)}
+		gauge(l.info, 1, name.model, name.version, s.Digest, l.worker.shown(s.Key, registry.Ref{}).Weights, string(s.State))
+		sums[name] = sums[name].plus(s)
 	}
-	for name, e := range served {
-		for kind, n := range map[string]uint64{tallyOK: e.ok, tallyFailed: e.failed, tallyOther: e.other} {
-			ch <- prometheus.MustNewConstMetric(l.requests, prometheus.CounterValue, float64(n), name[0], name[1], kind)
-		}
+	for name, sum := range sums {
+		l.collectVersion(ch, name, sum)
 	}
 	totals := l.worker.versions.Totals()
-	ch <- prometheus.MustNewConstMetric(l.evictions, prometheus.CounterValue, float64(totals.Evictions))
+	counterTo(ch)(l.evictions, float64(totals.Evictions))
 	gauge(l.memory, float64(totals.Bytes))
 	gauge(l.budget, float64(totals.Budget))
 	if polled := l.worker.polled.Load(); polled > 0 {
 		gauge(l.age, max(time.Since(time.Unix(0, polled)).Seconds(), 0))
 	}
+}
+
+// versionSum is what versions of one name have.
+type versionSum struct {
+	failed, resident       bool
+	weights, shared, state int64
+}
+
+func (v versionSum) plus(s versions.Status) versionSum {
+	v.failed = v.failed || s.State == versions.Failed
+	if s.State.Resident() {
+		v.resident = true
+		v.weights += s.WeightBytes
+		v.shared += s.SharedBytes
+		v.state += s.StateBytes
+	}
+	return v
+}
+
+// collectVersion shows what versions of one name have.
+func (l *liveModels) collectVersion(ch chan<- prometheus.Metric, name versionLabels, sum versionSum) {
+	gauge, counter := gaugeTo(ch), counterTo(ch)
+	if sum.failed {
+		gauge(l.failed, 1, name.model, name.version)
+	}
+	if sum.resident {
+		gauge(l.bytes, float64(sum.weights), name.model, name.version, "weights")
+		gauge(l.bytes, float64(sum.shared), name.model, name.version, "shared")
+		gauge(l.bytes, float64(sum.state), name.model, name.version, "state")
+	}
+	e := l.worker.tally.named(name)
+	counter(l.requests, float64(e.ok), name.model, name.version, tallyOK)
+	counter(l.requests, float64(e.failed), name.model, name.version, tallyFailed)
+	counter(l.requests, float64(e.other), name.model, name.version, tallyOther)
 }
 
 // versionName names a version in metrics: as clients do, or while its files have not

@@ -60,7 +60,7 @@ func (w *Worker) end(group *errgroup.Group) error {
 // start brings the parts up in the order in which they need each other, serves,
 // and takes them down in reverse.
 func (w *Worker) start(ctx, work context.Context, group *errgroup.Group) error {
-	traces, err := newTracing(ctx, &w.cfg, w.deps.Version, w.log)
+	traces, err := newTracing(ctx, &w.cfg, w.deps.Version, w.metrics.spans, w.log)
 	if err != nil {
 		return err
 	}

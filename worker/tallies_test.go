@@ -20,16 +20,22 @@ func exposed(t *testing.T, w *started) map[string]float64 {
 	_, body := get(t, w, "/metrics")
 	found := map[string]float64{}
 	for line := range strings.Lines(body) {
-		line = strings.TrimSpace(line)
-		at := strings.LastIndexByte(line, ' ')
-		if at < 0 || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if n, err := strconv.ParseFloat(line[at+1:], 64); err == nil {
-			found[line[:at]] = n
+		if name, n, ok := sample(line); ok {
+			found[name] = n
 		}
 	}
 	return found
+}
+
+// sample reads a line of what /metrics says: a name with its labels, and a value.
+func sample(line string) (name string, n float64, ok bool) {
+	line = strings.TrimSpace(line)
+	at := strings.LastIndexByte(line, ' ')
+	if at < 0 || strings.HasPrefix(line, "#") {
+		return "", 0, false
+	}
+	n, err := strconv.ParseFloat(line[at+1:], 64)
+	return line[:at], n, err == nil
 }
 
 // total sums the samples of a metric whose labels contain all of some.

@@ -9,9 +9,9 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -28,11 +28,12 @@ const tracesWait = 3 * time.Second
 type tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
+	queue    *spanQueue
 	log      *slog.Logger
 }
 
 // newTracing returns nil when no collector is configured.
-func newTracing(ctx context.Context, cfg *Config, version string, log *slog.Logger) (*tracing, error) {
+func newTracing(ctx context.Context, cfg *Config, version string, counts *prometheus.CounterVec, log *slog.Logger) (*tracing, error) {
 	if !traced(cfg) {
 		return nil, nil //nolint:nilnil // nil is a tracing that does nothing
 	}
@@ -41,6 +42,10 @@ func newTracing(ctx context.Context, cfg *Config, version string, log *slog.Logg
 		options = append(options, otlptracehttp.WithEndpointURL(tracesURL(cfg.OtlpEndpoint)))
 	}
 	exporter, err := otlptracehttp.New(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	queue, err := newSpanQueue(exporter, counts, log)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
@@ -53,8 +58,8 @@ func newTracing(ctx context.Context, cfg *Config, version string, log *slog.Logg
 		log.LogAttrs(ctx, slog.LevelWarn, "attributes of traces not read", slog.Any("error", err))
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithIDGenerator(spanIDs{}),
-		sdktrace.WithBatcher(&quietExporter{SpanExporter: exporter, log: log}))
-	return &tracing{provider: provider, tracer: provider.Tracer("github.com/cellmq/cellmq/worker"), log: log}, nil
+		sdktrace.WithSpanProcessor(queue))
+	return &tracing{provider: provider, tracer: provider.Tracer("github.com/cellmq/cellmq/worker"), queue: queue, log: log}, nil
 }
 
 // traced reports whether there is a collector, by the worker's own setting or by
@@ -83,28 +88,8 @@ func (t *tracing) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), tracesWait)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.LogAttrs(ctx, slog.LevelWarn, "traces not sent", slog.Any("error", err))
+		t.log.LogAttrs(ctx, slog.LevelWarn, "traces not sent", slog.Int64("spans", t.queue.waiting.Load()), slog.Any("error", err))
 	}
-}
-
-// quietExporter logs the first of the failures in a row.
-type quietExporter struct {
-	sdktrace.SpanExporter
-	log    *slog.Logger
-	failed atomic.Bool
-}
-
-// ExportSpans implements [sdktrace.SpanExporter].
-func (e *quietExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	err := e.SpanExporter.ExportSpans(ctx, spans)
-	if failed := err != nil; e.failed.Swap(failed) != failed {
-		if failed {
-			e.log.LogAttrs(ctx, slog.LevelWarn, "collector takes no traces", slog.Any("error", err))
-		} else {
-			e.log.LogAttrs(ctx, slog.LevelInfo, "collector takes traces again")
-		}
-	}
-	return nil
 }
 
 // chosenIDs is the key of a context's [spanName], which a new span is to have.

@@ -255,6 +255,9 @@ func TestDeadCollector(t *testing.T) {
 	if n := metric(t, w, `cellmq_requests_total{model="endless",outcome="length"}`); n != requests {
 		t.Errorf("%v requests counted", n)
 	}
+	if n := metric(t, w, `cellmq_spans_total{outcome="dropped"}`); n == 0 || n > 6*requests {
+		t.Errorf("%v spans were dropped", n)
+	}
 	began := time.Now()
 	w.stop()
 	w.wait(t)

@@ -219,7 +219,7 @@ func (w *Worker) closed(r *run, outcome string, now time.Time) {
 	w.recorder.closed(r, outcome, now)
 	w.logEnd(r, outcome, now)
 	if k, ok := r.version(); ok {
-		w.tally.count(k, outcome)
+		w.tally.count(k, w.versionName(k), outcome)
 	}
 	w.release(r)
 	w.table.remove(r, finished, now)

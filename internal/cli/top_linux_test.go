@@ -248,6 +248,38 @@ func TestTopInterrupted(t *testing.T) {
 	}
 }
 
+// TestTopInACrowd has more names announced than top shows, before it hears of a
+// worker: the worker is shown, first of all.
+func TestTopInACrowd(t *testing.T) {
+	t.Parallel()
+	server := brokertest.Server(t)
+	w := launch(t, "worker", "--nats-url", server.URL(), "--admin", "", "--models", "langid", "--name", "zzz")
+	w.says(t, "msg=serving")
+	nc, err := broker.Dial(t.Context(), server.URL(), "crowd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	const crowd = 1100
+	if _, err := nc.Subscribe("infer.watch", func(*nats.Msg) { // before the worker, which is slower
+		for i := range crowd {
+			name := fmt.Sprintf("fake-%04d", i)
+			_ = nc.Publish("infer.live."+name, fmt.Appendf(nil, `{"v":1,"worker":%q,"state":"serving","interval_ms":1000}`, name)) // the connection ends with the test
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	out := run(t, "", "top", "--once", "--interval", "1s", "--nats-url", server.URL())
+	_, workers, _ := strings.Cut(out.out, "EXECUTORS")
+	_, first, _ := strings.Cut(workers, "\n")
+	if out.code != 0 || !strings.HasPrefix(first, "zzz ") || !strings.Contains(out.out, "others announced themselves") {
+		t.Errorf("code %d, %s: %.1500s", out.code, out.err, out.out)
+	}
+}
+
 // load keeps a server's workers busy until the test ends.
 func load(t *testing.T, server *broker.Server) {
 	t.Helper()

@@ -141,6 +141,13 @@ func (s *Screen) head(v *View) []line {
 	if s.Height == 0 || s.Height >= 8 {
 		out = append(out, s.latencies(&v.Latency))
 	}
+	if v.Unshown > 0 {
+		more := fmt.Sprint(v.Unshown)
+		if v.Unshown >= maxUnshown {
+			more += " or more"
+		}
+		out = append(out, line{{more + " others announced themselves and have no room; names may be made up", bad}})
+	}
 	if v.Refused > 0 {
 		out = append(out, line{{fmt.Sprintf("%d messages refused: %v", v.Refused, v.LastRefusal), bad}})
 	}

@@ -217,8 +217,8 @@ func TestFleet(t *testing.T) {
 		name := fmt.Sprint("w", i)
 		take(name, &broker.Snapshot{V: 1, Worker: name, Interval: math.MaxInt64 / int64(3*time.Millisecond)})
 	}
-	if n, _ := f.Known(); n != maxWorkers || f.Refused != 5 {
-		t.Errorf("%d workers, %d refused", n, f.Refused)
+	if n, _ := f.Known(); n != maxWorkers || f.Refused != 0 || f.View(noon).Unshown != 5 {
+		t.Errorf("%d workers, %d refused, %d without room", n, f.Refused, f.View(noon).Unshown)
 	}
 	f.Prune(noon.Add(time.Hour))
 	if n, _ := f.Known(); n != 0 {

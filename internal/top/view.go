@@ -23,11 +23,13 @@ type View struct {
 	Letters                           uint64
 	Refused                           int
 	LastRefusal                       error
+	Unshown                           int // workers that there was no room for
 }
 
 // WorkerView is a worker.
 type WorkerView struct {
 	Name, State, Reason, Version, ISA string
+	Found                             bool // service discovery knows it too
 	Uptime                            time.Duration
 	Running, Slots                    int
 	Requests, Tokens                  float64 // in a second
@@ -75,11 +77,13 @@ func (m *ModelView) idle() bool {
 // View returns the fleet at this moment: rates are those between the last two
 // snapshots of each worker.
 func (f *Fleet) View(now time.Time) *View {
-	v := &View{Time: now, Refused: f.Refused, LastRefusal: f.LastRefusal}
+	v := &View{Time: now, Refused: f.Refused, LastRefusal: f.LastRefusal, Unshown: len(f.unshown)}
 	models := map[string]*ModelView{}
 	for _, name := range slices.Sorted(maps.Keys(f.members)) {
 		m := f.members[name]
-		v.Workers = append(v.Workers, m.view())
+		w := m.view()
+		w.Found = f.found(name)
+		v.Workers = append(v.Workers, w)
 		m.addTo(v, models)
 	}
 	for _, name := range slices.Sorted(maps.Keys(models)) {
@@ -273,6 +277,9 @@ func (w *WorkerView) key(o Order) float64 {
 		return float64(w.Running)
 	case ByTokens:
 		return w.Tokens
+	}
+	if w.Found { // asked for only when not all have room
+		return 1
 	}
 	return 0
 }
