@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ func dialed(t *testing.T) (ours, theirs net.Conn) {
 func TestConnCarriesAll(t *testing.T) {
 	t.Parallel()
 	ours, theirs := dialed(t)
-	sent := make([]byte, 8<<20)
+	sent := make([]byte, 4<<20)
 	for i := range sent {
 		sent[i] = byte(i * i >> 7)
 	}
@@ -145,6 +146,19 @@ func TestConnEnds(t *testing.T) {
 			t.Errorf("read %d, %v", n, err)
 		}
 	})
+}
+
+// TestOneProcessor is not parallel: the setting is the process's.
+func TestOneProcessor(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	restore := ask.OneProcessor()
+	if n := runtime.GOMAXPROCS(0); n != 1 {
+		t.Errorf("%d processors", n)
+	}
+	restore()
+	if n := runtime.GOMAXPROCS(0); n != before {
+		t.Errorf("%d processors afterwards, %d before", n, before)
+	}
 }
 
 // TestConnUnderTLS has TLS on the connection.

@@ -54,7 +54,7 @@ func start(t *testing.T) (*target.Worker, *nats.Conn) {
 			t.Error(err)
 		}
 	})
-	nc, err := (&target.Settings{SubjectPrefix: "infer"}).Connect(t.Context(), w.URL, "test")
+	nc, err := (&target.Settings{SubjectPrefix: "infer"}).Connect(t.Context(), w.URL, "test", nats.SetCustomDialer(ask.Dialer{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +77,7 @@ func (p punctual) Ask(r *workload.Request, _ time.Time, done func(*ask.Outcome))
 // the realtime path, where nothing waits on the way there, is compared.
 func TestAgreesWithWorker(t *testing.T) {
 	w, nc := start(t)
+	defer ask.OneProcessor()()
 	for _, tc := range []struct {
 		realtime float64
 		figures  []string
