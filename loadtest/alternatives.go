@@ -25,6 +25,7 @@ type alternativesFlags struct {
 	versions       string
 	json, markdown string
 	plots, preface string
+	before         string // what the preface's file says
 	server         string
 }
 
@@ -109,6 +110,13 @@ func (f *alternativesFlags) parse() (alternative.Options, error) {
 		}
 		errs = append(errs, err)
 	}
+	if f.preface != "" {
+		text, err := os.ReadFile(f.preface)
+		if f.before = string(text) + "\n"; f.markdown == "" {
+			err = errors.Join(err, errors.New("--preface does nothing: it goes with --markdown"))
+		}
+		errs = append(errs, err)
+	}
 	return o, errors.Join(append(errs, o.Validate())...)
 }
 
@@ -132,10 +140,5 @@ func (f *alternativesFlags) write(cmd *cobra.Command, r *alternative.Report) err
 		_, err := fmt.Fprint(cmd.OutOrStdout(), text)
 		return errors.Join(append(errs, err)...)
 	}
-	if f.preface != "" {
-		preface, err := os.ReadFile(f.preface)
-		errs = append(errs, err)
-		text = string(preface) + "\n" + text
-	}
-	return errors.Join(append(errs, os.WriteFile(f.markdown, []byte(text), 0o644))...)
+	return errors.Join(append(errs, os.WriteFile(f.markdown, []byte(f.before+text), 0o644))...)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -67,6 +68,8 @@ func TestUsage(t *testing.T) {
 		{"hidden", "hidden -1", small("--hidden", "-1")},
 		{"flag", "unknown flag", small("--speed", "9")},
 		{"argument", "unknown command", small("now")},
+		{"preface", "--preface does nothing", []string{"alternatives", "--preface", os.DevNull}},
+		{"patience", "patience 2h0m0s", []string{"alternatives", "--patience", "2h"}},
 		{"subcommand", "unknown command", []string{"benching"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

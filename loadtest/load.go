@@ -97,8 +97,8 @@ func newSaturation() *cobra.Command {
 		Short: "Search for the highest rate that workers sustain",
 		Long: `saturation searches for the highest rate of which at least 98 % end well in the
 window, without a backlog that grows; with --goodput for the highest at which a
-share of the requests, --attainment, keeps the bounds. It begins at --rate, doubles
-or halves it, and bisects.`,
+share of the requests due in the window, --attainment, keeps the bounds, in the
+window or after it. It begins at --rate, doubles or halves it, and bisects.`,
 		Example: `  go run ./loadtest saturation --model langid --realtime 1
   go run ./loadtest saturation --goodput ttft:50,e2el:200 --attainment 0.95 --duration 30s`,
 		Args: cobra.NoArgs,

@@ -31,7 +31,11 @@ func TestTransportUsage(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, flag, value, want string }{
 		{"seconds", "--seconds", "0", "duration 0s"},
+		{"for ever", "--seconds", "1e9", "must be above 0 and at most 1h"},
+		{"no number", "--seconds", "NaN", "duration"},
 		{"slots", "--slots", "0", "slots 0"},
+		{"many in flight", "--in-flight", "1000000000", "in flight 1000000000"},
+		{"large prompt", "--prompt", "1000000000000", "prompt 1000000000000"},
 		{"program", "--program", "/nowhere/cellmq", "/nowhere/cellmq"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

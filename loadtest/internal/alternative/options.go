@@ -140,6 +140,9 @@ func (m *Model) first() *workload.Request {
 	return r
 }
 
+// longestLoad bounds times.
+const longestLoad = time.Hour
+
 // Validate reports what is wrong with options.
 func (o *Options) Validate() error {
 	var errs []error
@@ -156,7 +159,9 @@ func (o *Options) Validate() error {
 	}
 	check(o.Concurrency >= 1 && o.Concurrency <= 10_000, "concurrency %d: must be between 1 and 10000", o.Concurrency)
 	check(o.Rounds >= 1 && o.Rounds <= 100, "rounds %d: must be between 1 and 100", o.Rounds)
-	check(o.Duration > 0 && o.Warmup >= 0 && o.Patience > 0, "duration %v, warm-up %v, patience %v: must be positive", o.Duration, o.Warmup, o.Patience)
+	check(o.Duration > 0 && o.Duration <= longestLoad, "duration %v: must be above 0 and at most %v", o.Duration, longestLoad)
+	check(o.Warmup >= 0 && o.Warmup <= longestLoad, "warm-up %v: must be between 0 and %v", o.Warmup, longestLoad)
+	check(o.Patience > 0 && o.Patience <= longestLoad, "patience %v: must be above 0 and at most %v", o.Patience, longestLoad)
 	check(o.Sample >= 1 && o.Sample <= 100_000, "sample %d: must be between 1 and 100000", o.Sample)
 	return errors.Join(errs...)
 }

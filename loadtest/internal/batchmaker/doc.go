@@ -15,9 +15,14 @@
 // highest rate that each keeps up with. Ablations vary one thing and look at
 // the peak and at one rate.
 //
+// # By the clock on the wall
+//
+// [Wall] runs the real runtime and kernels on one core, by way of package
+// batching, and says what share of the machine other programs used meanwhile.
+//
 // # Determinism
 //
-// Equal options give equal bytes. Time is an integer, random numbers come from
+// Under the virtual clock equal options give equal bytes. Time is an integer, random numbers come from
 // the seed, runs happen several at a time but keep their places, and figures are
 // rounded to a few digits before they are written or drawn, so that the last bit
 // of a quotient does not show. Nothing reads a clock or asks the machine.

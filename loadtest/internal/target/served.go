@@ -106,7 +106,7 @@ func Look(ctx context.Context, c *broker.Client, model string, kind workload.Kin
 			}
 		}
 	}
-	return nil, fmt.Errorf("model %s: it takes none of the inputs that can be made, give it --input-file: %w", model, last)
+	return nil, fmt.Errorf("model %s: it takes none of the inputs that can be made, give it some with --input-file FILE: %w", model, last)
 }
 
 // bundled is what the bundled models read.

@@ -229,7 +229,7 @@ func TestLook(t *testing.T) {
 	if m, err := target.Look(t.Context(), c, "langid", "", []string{"eins", "zwei"}); err != nil || !m.Labels || len(m.Inputs) != 2 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if _, err := target.Look(t.Context(), c, "listops", workload.Text, nil); err == nil || !strings.Contains(err.Error(), "--input-file") {
+	if _, err := target.Look(t.Context(), c, "listops", workload.Text, nil); err == nil || !strings.Contains(err.Error(), "--input-file FILE") {
 		t.Errorf("%v", err)
 	}
 }

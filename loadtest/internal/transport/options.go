@@ -24,18 +24,33 @@ type Options struct {
 	Program string `json:"-"`
 }
 
+// The bounds of options.
+const (
+	longestRun   = time.Hour
+	mostRounds   = 100
+	mostRequests = 65_536
+	mostTokens   = 10_000
+	mostBytes    = 512 << 10 // with its envelope below a server's usual limit
+)
+
 // Validate reports what is wrong with the options.
 func (o *Options) Validate() error {
 	var errs []error
-	if o.Duration <= 0 {
-		errs = append(errs, fmt.Errorf("duration %v: not positive", o.Duration))
+	if o.Duration <= 0 || o.Duration > longestRun {
+		errs = append(errs, fmt.Errorf("duration %v: must be above 0 and at most %v", o.Duration, longestRun))
 	}
 	for _, f := range []struct {
-		name  string
-		value int
-	}{{"rounds", o.Rounds}, {"in flight", o.InFlight}, {"slots", o.Slots}, {"tokens", o.Tokens}, {"prompt", o.Prompt}} {
-		if f.value < 1 {
-			errs = append(errs, fmt.Errorf("%s %d: below 1", f.name, f.value))
+		name        string
+		value, most int
+	}{
+		{"rounds", o.Rounds, mostRounds},
+		{"in flight", o.InFlight, mostRequests},
+		{"slots", o.Slots, mostRequests},
+		{"tokens", o.Tokens, mostTokens},
+		{"prompt", o.Prompt, mostBytes},
+	} {
+		if f.value < 1 || f.value > f.most {
+			errs = append(errs, fmt.Errorf("%s %d: must be between 1 and %d", f.name, f.value, f.most))
 		}
 	}
 	return errors.Join(errs...)
