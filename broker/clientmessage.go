@@ -53,7 +53,7 @@ func (c *Client) build(ctx context.Context, model string, o *RequestOptions) (*n
 	payload := o.Payload
 	if payload == nil {
 		var err error
-		if payload, err = appendRequest(nil, o.Encoding, &o.Input, &o.Params); err != nil {
+		if payload, err = encodeRequest(o.Encoding, &o.Input, &o.Params); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -226,7 +226,7 @@ func TestInputsAsTheyAreMeant(t *testing.T) {
 		"text as ids":      {Input{Text: "x", IsIDs: true}, nil},
 	} {
 		for enc, contentType := range map[Encoding]string{MsgPack: TypeMsgPack, JSON: TypeJSON} {
-			b, err := appendRequest(nil, enc, &tt.in, &Params{})
+			b, err := encodeRequest(enc, &tt.in, &Params{})
 			if tt.want == nil {
 				var bad *Error
 				if !errors.As(err, &bad) || bad.Code != CodeBadRequest || !strings.Contains(bad.Message, "input") {
@@ -249,7 +249,7 @@ func TestNotFiniteParams(t *testing.T) {
 	for _, enc := range []Encoding{MsgPack, JSON} {
 		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 			for field, p := range map[string]*Params{"temperature": {Temperature: &v}, "top_p": {TopP: &v}} {
-				_, err := appendRequest(nil, enc, &Input{Text: "x"}, p)
+				_, err := encodeRequest(enc, &Input{Text: "x"}, p)
 				var bad *Error
 				if !errors.As(err, &bad) || bad.Code != CodeBadRequest || !strings.Contains(bad.Message, field) {
 					t.Errorf("encoding %d, %s %v: %v", enc, field, v, err)
@@ -403,7 +403,7 @@ func FuzzDecodeRequest(f *testing.F) {
 			return
 		}
 		// What was understood encodes to something that means the same.
-		again, err := appendRequest(nil, r.Encoding, &r.Input, &r.Params)
+		again, err := encodeRequest(r.Encoding, &r.Input, &r.Params)
 		if err != nil {
 			t.Fatal(err)
 		}

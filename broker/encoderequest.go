@@ -5,20 +5,20 @@ import (
 	"math"
 )
 
-// appendRequest appends a request's payload. What no payload can carry is an
+// encodeRequest returns a request's payload. What no payload can carry is an
 // [*Error]: a text together with ids, or a parameter.
-func appendRequest(dst []byte, enc Encoding, in *Input, p *Params) ([]byte, error) {
+func encodeRequest(enc Encoding, in *Input, p *Params) ([]byte, error) {
 	if in.ids() && in.Text != "" {
-		return dst, badRequest("input: a text or token ids wanted, not both")
+		return nil, badRequest("input: a text or token ids wanted, not both")
 	}
 	if err := p.checkFinite(); err != nil {
-		return dst, err
+		return nil, err
 	}
 	meta, err := p.Meta.in(enc)
 	if err != nil {
-		return dst, fmt.Errorf("append request: %w", err)
+		return nil, fmt.Errorf("encode request: %w", err)
 	}
-	w := writer{b: dst, enc: enc}
+	w := writer{enc: enc}
 	w.open(1 + count(p.MaxTokens != nil, p.Temperature != nil, p.TopP != nil, p.TopK != nil, p.Seed != nil, len(p.Stop) > 0,
 		p.BeamWidth != nil, p.NBest != nil, p.LogProbs != nil, p.Ramps, p.Echo, len(meta) > 0))
 	w.input(in)
