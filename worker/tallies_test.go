@@ -11,6 +11,7 @@ import (
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/models"
+	"github.com/cellmq/cellmq/registry"
 	"github.com/cellmq/cellmq/worker"
 )
 
@@ -99,19 +100,7 @@ func TestGaugesReturn(t *testing.T) {
 	queued(t, nc, 0)
 	eventually(t, "all leave", func() bool { return w.Running() == 0 && w.Stats().Running == 0 })
 	m := exposed(t, w)
-	for _, name := range []string{"cellmq_running_requests", "cellmq_ready_nodes", "cellmq_padded_rows_total", "cellmq_stores_failing", "cellmq_residue_messages"} {
-		if n := total(m, name); n != 0 {
-			t.Errorf("%s is %v", name, n)
-		}
-	}
-	for _, state := range []string{"live", "ending"} {
-		if n := total(m, "cellmq_state_slots", `state="`+state+`"`); n != 0 {
-			t.Errorf("%v slots are %s", n, state)
-		}
-	}
-	if free := total(m, "cellmq_free_slots"); free != total(m, "cellmq_slots") || free != 12 {
-		t.Errorf("%v slots free", free)
-	}
+	idle(t, m, 12)
 	received, left := total(m, "cellmq_received_requests_total"), total(m, "cellmq_requests_total")
 	if received != left || received < requests {
 		t.Errorf("%v came, %v left: %v", received, left, m)
@@ -135,6 +124,65 @@ func TestGaugesReturn(t *testing.T) {
 	})
 	if total(m, "cellmq_executor_busy_seconds_total") <= 0 || total(m, "cellmq_nats_connected") != 1 || total(m, "cellmq_nats_in_messages_total") < requests {
 		t.Errorf("busy %v, messages %v", total(m, "cellmq_executor_busy_seconds_total"), total(m, "cellmq_nats_in_messages_total"))
+	}
+}
+
+// idle wants nothing to be under way on a worker that has so many slots.
+func idle(t *testing.T, m map[string]float64, slots float64) {
+	t.Helper()
+	for _, name := range []string{"cellmq_running_requests", "cellmq_ready_nodes", "cellmq_padded_rows_total", "cellmq_stores_failing", "cellmq_residue_messages"} {
+		if n := total(m, name); n != 0 {
+			t.Errorf("%s is %v", name, n)
+		}
+	}
+	for _, state := range []string{"live", "ending"} {
+		if n := total(m, "cellmq_state_slots", `state="`+state+`"`); n != 0 {
+			t.Errorf("%v slots are %s", n, state)
+		}
+	}
+	if free := total(m, "cellmq_free_slots"); free != total(m, "cellmq_slots") || free != slots {
+		t.Errorf("%v slots free", free)
+	}
+}
+
+// TestGaugesReturnAfterUndeploying takes a model out of service while its requests run
+// and wait: afterwards nothing of it is under way, and what came has left.
+func TestGaugesReturnAfterUndeploying(t *testing.T) {
+	t.Parallel()
+	const requests = 60
+	server := newServer(t)
+	w := startServing(t, server, func(c *worker.Config) { c.Slots, c.RealtimeSlots = 5, 4 })
+	s := newShop(t, server)
+	s.pushLetters("m", "1", "2")
+	s.deploy("m", "1")
+	nc := connect(t, server)
+	c := newBuyer(t, nc, "probe")
+	eventually(t, "the model answers", func() bool { return c.ask("rt", "m", "a", 1).Final != nil })
+	out := subscribe(t, nc, "infer.out.me.*")
+	for i := range requests {
+		id := fmt.Sprintf("request%04d", i)
+		subject := "infer.req.m.std.me"
+		if i%3 == 0 {
+			subject = "infer.rt.m.me"
+		}
+		publish(t, nc, subject, "infer.out.me."+id, []byte(`{"input": "a", "max_tokens": 200}`), "Nats-Msg-Id", id)
+		switch i {
+		case requests / 3:
+			s.begin("m", "2", registry.Options{Canary: registry.Whole})
+		case 2 * requests / 3:
+			undeploy(s, "m")
+		}
+	}
+	ended := map[string]bool{}
+	for len(ended) < requests {
+		ended[lastFrame(t, out).ID] = true
+	}
+	queued(t, nc, 0)
+	eventually(t, "all leave", func() bool { return w.Running() == 0 && w.Stats().Running == 0 })
+	m := exposed(t, w)
+	idle(t, m, 9)
+	if received, left := total(m, "cellmq_received_requests_total"), total(m, "cellmq_requests_total"); received != left {
+		t.Errorf("%v came, %v left", received, left)
 	}
 }
 

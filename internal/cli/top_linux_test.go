@@ -208,6 +208,79 @@ func TestTopInATerminal(t *testing.T) {
 	checkLeft(t, p, before)
 }
 
+// TestTopStopsAndContinues runs top from a shell: Ctrl-Z gives the terminal back to it,
+// and fg draws the view anew, in the size that the terminal has by then.
+func TestTopStopsAndContinues(t *testing.T) {
+	t.Parallel()
+	server := brokertest.Server(t)
+	p := newTerminal(t, 90, 20)
+	before := p.modes(t)
+	shell := exec.Command("/bin/sh", "-i")
+	shell.Env = append(os.Environ(), asProgram+"=1", "TERM=xterm", "LC_ALL=C.UTF-8", "NO_COLOR=", "ENV=", "PS1=ready> ", "TOP="+os.Args[0], "URL="+server.URL())
+	shell.Stdin, shell.Stdout, shell.Stderr = p.program, p.program, p.program
+	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- shell.Wait() }()
+	t.Cleanup(func() { _ = shell.Process.Kill() }) // it may have ended
+	p.press(t, "\"$TOP\" top --nats-url \"$URL\"\n")
+	p.until(t, "draws", func(s string) bool { return strings.Contains(s, "no worker answers") })
+	for _, size := range [][2]int{{60, 12}, {110, 30}} {
+		p.press(t, "\x1a")
+		p.writes(t, "gives the terminal back", func(text string) bool {
+			_, after, given := cutLast(text, "\x1b[?1049l")
+			return given && strings.Contains(after, "ready> ") && !strings.Contains(after, "\x1b[H")
+		})
+		if now := p.modes(t); now != before {
+			t.Errorf("stopped: the terminal is %+v, was %+v", now, before)
+		}
+		p.resize(t, size[0], size[1])
+		p.press(t, "fg\n")
+		p.until(t, "draws in the new size", func(s string) bool {
+			return strings.Contains(s, "no worker answers") && strings.Count(s, "\r\n") == size[1]-1
+		})
+		if p.modes(t) == before {
+			t.Error("continued: the terminal has not been changed")
+		}
+	}
+	p.press(t, "q")
+	p.writes(t, "ends", func(text string) bool {
+		_, after, _ := cutLast(text, "\x1b[?1049l")
+		return strings.Contains(after, "ready> ") && !strings.Contains(after, "\x1b[H")
+	})
+	checkLeft(t, p, before)
+	p.press(t, "exit\n")
+	if code := end(t, ended); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// cutLast cuts a text around the last time that it has another.
+func cutLast(text, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(text, sep)
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+len(sep):], true
+}
+
+// writes waits for what is written to a terminal, of all that was.
+func (p *pseudoTerminal) writes(t *testing.T, what string, ok func(text string) bool) {
+	t.Helper()
+	timeout := time.After(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok(p.all()) {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatalf("never %s: %q", what, p.all())
+		}
+	}
+}
+
 // checkLeft wants a terminal as it was.
 func checkLeft(t *testing.T, p *pseudoTerminal, before unix.Termios) {
 	t.Helper()

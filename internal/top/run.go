@@ -129,7 +129,6 @@ func (l *loop) draw() {
 // suspend gives the terminal back and stops, until the user continues.
 func (l *loop) suspend() error {
 	l.terminal.leave()
-	stopSelf()
-	listen(l.signals)
+	stopSelf(l.signals)
 	return l.terminal.enter()
 }

@@ -11,4 +11,4 @@ func listen(chan<- os.Signal) {}
 func (l *loop) signal(os.Signal) error { return nil }
 
 // stopSelf does nothing where a process cannot stop itself.
-func stopSelf() {}
+func stopSelf(<-chan os.Signal) {}
