@@ -142,7 +142,11 @@ func New(cfg Config) (*Registry, error) {
 // Ensure makes the buckets that are absent, and gives the object store its bound
 // when the configuration has one. What exists is otherwise left as it is.
 func (r *Registry) Ensure(ctx context.Context) error {
-	if err := r.ensureStore(ctx); err != nil {
+	err := r.ensureStore(ctx)
+	if full(err) {
+		return fmt.Errorf("object store %s of %d bytes: %w: %w", r.models, cmp.Or(r.cfg.StoreBytes, defaultStoreBytes), ErrNoReserve, err)
+	}
+	if err != nil {
 		return fmt.Errorf("object store %s: %w", r.models, err)
 	}
 	records := jetstream.KeyValueConfig{

@@ -31,6 +31,9 @@ var (
 	ErrChanged = errors.New("file changed during the push")
 	// ErrNoRoom: the object store is full. Versions that are there stay whole.
 	ErrNoRoom = errors.New("no room in the registry")
+	// ErrNoReserve: the server cannot reserve what the store shall take. The store is
+	// as it was.
+	ErrNoReserve = errors.New("no room on the server")
 
 	// ErrLive: a version that serves, soon may, or is loaded somewhere is not deleted.
 	ErrLive = errors.New("version is in use")

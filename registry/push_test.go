@@ -208,6 +208,27 @@ func TestPushRefuses(t *testing.T) {
 	}
 }
 
+// TestStoreTooLarge: a store that the server has no room for is not made, and one that
+// is there stays as it is.
+func TestStoreTooLarge(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *registry.Config) { c.StoreBytes = 1 << 50 })
+	files := dir(map[string][]byte{"a": random(1, 64)})
+	if _, err := b.Push(t.Context(), files, version("m", "1"), nil); !errors.Is(err, registry.ErrNoReserve) || !strings.Contains(err.Error(), strconv.Itoa(1<<50)) {
+		t.Errorf("a new one: %v", err)
+	}
+	small := setupOn(t, b.server, func(c *registry.Config) { c.StoreBytes = 10 << 20 })
+	if _, err := small.Push(t.Context(), files, version("m", "1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Push(t.Context(), files, version("m", "2"), nil); !errors.Is(err, registry.ErrNoReserve) {
+		t.Errorf("a larger one: %v", err)
+	}
+	if all, err := small.Versions(t.Context(), ""); err != nil || len(all) != 1 {
+		t.Errorf("%v: %v", all, err)
+	}
+}
+
 // TestFullStore: what does not fit is refused before it is sent, or by the server,
 // and what was there stays.
 func TestFullStore(t *testing.T) {

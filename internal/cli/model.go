@@ -89,6 +89,8 @@ func advised(err error) error {
 		advice = "give the new files another version in config.json"
 	case errors.Is(err, registry.ErrNoRoom):
 		advice = "'cellmq model delete' makes room, --store-bytes gives more"
+	case errors.Is(err, registry.ErrNoReserve):
+		advice = "max_file_store of the server bounds what all streams reserve, 2 GiB with the embedded one; --store-bytes says how much of it the models get"
 	case errors.Is(err, registry.ErrIncomplete):
 		advice = "push the version again"
 	case errors.As(err, &unreadable):

@@ -143,6 +143,9 @@ func (o *deployOptions) follow(ctx context.Context, r deployments, d *registry.D
 			why = cause.Error()
 		}
 		_, told := fmt.Fprintf(s.err, "cellmq: %s, the deployment of %s goes on ('cellmq model show %s' tells how)\n", why, d.Model, d.Model)
+		if errors.Is(context.Cause(ctx), errLate) {
+			return errors.Join(errReported, told)
+		}
 		return errors.Join(context.Cause(ctx), told)
 	}
 	if last != nil {
@@ -181,11 +184,14 @@ func (w *follower) wait(ctx context.Context) (*registry.Deployment, error) {
 			}
 		} else {
 			holds := w.holds(d.Rule())
-			if ended, err := w.ended(d); ended && (holds || err != nil) {
+			ended, err := w.ended(d)
+			if ended && (holds || err != nil) {
 				return d, err
 			}
-			if err := w.say(w.progress(d, reports)); err != nil {
-				return nil, err
+			if !ended { // how it ended is said once
+				if err := w.say(w.progress(d, reports)); err != nil {
+					return nil, err
+				}
 			}
 		}
 		select {

@@ -33,7 +33,7 @@ longer, delete removes.
 The first push makes the store on the server, of 1 GiB unless --store-bytes says
 otherwise; a later one with that flag changes it.`,
 		Example: `  cellmq model push ./my-lm
-  cellmq model push ./checkpoints/17 --name my-lm --store-bytes 8589934592`,
+  cellmq model push ./checkpoints/17 --name my-lm --store-bytes 1500000000`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, positional []string) error {
 			if o.storeBytes < 0 {

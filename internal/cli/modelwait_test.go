@@ -63,7 +63,11 @@ func TestModelTimeout(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.run(t, "push", fixture(t, "tree-h29", "trees")).want(t, 0, "pushed", "")
-	s.run(t, "deploy", "trees@1", "--timeout", "1s").want(t, 1, "", "the time of --timeout is over, the deployment of trees goes on")
+	r := s.run(t, "deploy", "trees@1", "--timeout", "1s")
+	r.want(t, 1, "", "the time of --timeout is over, the deployment of trees goes on")
+	if strings.Count(r.err, "--timeout") != 1 {
+		t.Errorf("says more than once that the time is over:\n%s", r.err)
+	}
 	s.run(t, "show", "trees").want(t, 0, "loading: each worker's own serves, 1 is loaded", "")
 }
 

@@ -189,7 +189,7 @@ func (o *requestOptions) connect(ctx context.Context, cfg worker.Config, s strea
 func explain(err error) string {
 	switch {
 	case errors.Is(err, &broker.Error{Code: broker.CodeUnknownModel}):
-		return err.Error() + " (is a worker with this model running? start one with 'cellmq worker')"
+		return err.Error() + " ('cellmq top --once' shows what workers serve; each reads its model directories when it starts; start one with 'cellmq worker')"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no final frame within --timeout (is a worker running? start one with 'cellmq worker')"
 	default:
