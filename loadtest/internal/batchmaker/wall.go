@@ -2,6 +2,7 @@ package batchmaker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ figures themselves.`, pageName)
 		used = fmt.Sprintf("Other programs used %s of the machine meanwhile.", percent(others))
 	}
 	d.paragraph("%s, %d cores, %s, commit %s. %s of arrivals a run, rounds: %d; it took %s. %s",
-		h.CPU, h.Cores, h.Go, h.Commit, o.Duration, o.Rounds, took.Round(time.Second), used)
+		h.CPU, h.Cores, h.Go, cmp.Or(h.Commit, "unknown"), o.Duration, o.Rounds, took.Round(time.Second), used)
 	if others > busy {
 		d.paragraph(`**Other programs disturbed this.** These figures show that the comparison runs, and little else: run the command again where
 nothing else does.`)

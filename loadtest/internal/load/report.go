@@ -12,6 +12,15 @@ import (
 	"github.com/cellmq/cellmq/loadtest/internal/workload"
 )
 
+// limit is why a load did not send all that was due.
+type limit int
+
+const (
+	unlimited limit = iota
+	generator       // it could not send faster
+	bound           // of concurrency
+)
+
 // Report is what became of a load.
 type Report struct {
 	Plan     workload.Plan

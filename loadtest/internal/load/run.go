@@ -95,15 +95,6 @@ type run struct {
 	limit    limit        // why it did not send all that was due
 }
 
-// limit is why a load did not send all that was due.
-type limit int
-
-const (
-	unlimited limit = iota
-	generator       // it could not send faster
-	bound           // of concurrency
-)
-
 // Run puts a load on. When ctx ends it stops early, and returns why; with a report of
 // the window up to then if that had begun, which has no requests still under way.
 func Run(ctx context.Context, asker Asker, o Options) (*Report, error) {

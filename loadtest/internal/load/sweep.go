@@ -130,7 +130,7 @@ func (s *Saturation) Warnings() []string {
 	r := s.Points[0].Report
 	whole, bound := r.Warmup+r.Duration, r.Bounds.Waiting()
 	if enough := time.Duration(float64(bound) / s.Search.Tolerance); enough > whole {
-		out = append(out, fmt.Sprintf("loads of %v are short for a bound of %v: a backlog that grows by less than %.2g %% of the requests keeps it so long; --duration %v sees it",
+		out = append(out, fmt.Sprintf("loads of %v are short for a bound of %v: a rate that is too high by less than %.0f %% need not break it in that time; --duration %v tells rates apart as --tolerance says",
 			whole, bound, 100*float64(bound)/float64(whole), (enough-r.Warmup).Round(time.Second)))
 	}
 	if p50, ok := s.Points[len(s.Points)-1].Report.All.E2EL.Quantile(0.5); ok && s.Rate == 0 && bound == 0 && p50 > float64(r.Warmup.Milliseconds()) {

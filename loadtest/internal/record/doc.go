@@ -17,7 +17,8 @@
 //
 // A request without tokens, as a classification or one in mode final, has no ttft,
 // tpot and itl. A percentile is left out unless at least five values lie above it.
-// Goodput counts the requests that ended well and within all bounds that are set.
+// Goodput counts the requests that ended well in the window and within all bounds that
+// are set; kept_bounds those that were due in it.
 //
 // A request that its deadline cut off has failed, though it has a final: its tokens
 // are not all there, and the deadline would pass for its latency. One that was

@@ -117,14 +117,12 @@ func (p *Plan) ValidateLaws() error {
 // Planned is about how many requests are due before a time since the start: as many as
 // the law gives on average, unless a trace says it. A closed load has no such number: 0.
 func (p *Plan) Planned(until time.Duration) int {
-	n := 0
+	n := int(p.Arrivals.Rate * until.Seconds())
 	switch {
 	case p.Arrivals.Law == Closed:
 		return 0
 	case p.Trace != nil:
 		n, _ = slices.BinarySearchFunc(p.Trace, until.Seconds(), func(e Entry, at float64) int { return cmp.Compare(e.Time, at) })
-	default:
-		n = int(p.Arrivals.Rate * until.Seconds())
 	}
 	if p.Requests > 0 {
 		n = min(n, p.Requests)

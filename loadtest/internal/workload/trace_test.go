@@ -56,7 +56,7 @@ func TestRefusedTraces(t *testing.T) {
 		`{"time":1,"length":-2}`:             "line 1: length -2",
 		`{"time":1,"max_tokens":-2}`:         "line 1: max_tokens -2",
 		`{"time":1,"cancel_after":-2}`:       "line 1: cancel_after -2",
-		`{"time":1,"lenght":2}`:              `line 1: json: unknown field "lenght"`,
+		`{"time":1,"size":2}`:                `line 1: json: unknown field "size"`,
 		`{"time":1}}`:                        "line 1: more than an object",
 		"time,realtime\n1,maybe":             `line 2: realtime "maybe": not true or false`,
 		`{"time":1}` + "\n" + `{"time":"1"}`: "line 2:",
