@@ -80,8 +80,24 @@ func until(t *testing.T, what string, condition func() bool) {
 // has lost its family.
 func startBroken(t *testing.T, log *lockedBuffer, broken, sound string) (*Worker, *broker.Server) {
 	t.Helper()
+	server := brokertest.Server(t)
+	w := startBundled(t, server, log, broken, sound)
+	until(t, "it serves", func() bool { return strings.Contains(log.String(), "msg=serving") }) // nobody reads served now
+	l, ok := w.versions.Acquire(w.own[broken])
+	if !ok {
+		t.Fatal("the model is not in memory")
+	}
+	l.Model = &models.Model{}
+	w.versions.Release(w.own[broken])
+	return w, server
+}
+
+// startBundled runs a worker with bundled models, whose golden outputs it does not check,
+// until the test ends.
+func startBundled(t *testing.T, server *broker.Server, log *lockedBuffer, names ...string) *Worker {
+	t.Helper()
 	var found []*models.Model
-	for _, name := range []string{broken, sound} {
+	for _, name := range names {
 		files, err := zoo.FS(name)
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +108,6 @@ func startBroken(t *testing.T, log *lockedBuffer, broken, sound string) (*Worker
 		}
 		found = append(found, m)
 	}
-	server := brokertest.Server(t)
 	cfg := DefaultConfig()
 	cfg.NatsURL, cfg.AdminAddress, cfg.Profile, cfg.Grace = server.URL(), "", 0, 0
 	w, err := New(cfg, Deps{Models: found, Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -108,14 +123,7 @@ func startBroken(t *testing.T, log *lockedBuffer, broken, sound string) (*Worker
 			t.Errorf("worker ended with %v", err)
 		}
 	})
-	until(t, "it serves", func() bool { return strings.Contains(log.String(), "msg=serving") }) // nobody reads served now
-	l, ok := w.versions.Acquire(w.own[broken])
-	if !ok {
-		t.Fatal("the model is not in memory")
-	}
-	l.Model = &models.Model{}
-	w.versions.Release(w.own[broken])
-	return w, server
+	return w
 }
 
 // goldenless is a model's directory without its golden outputs.
