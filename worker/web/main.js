@@ -34,6 +34,7 @@ function start(url) {
       if (state === "login") $("login-why").textContent = why;
       if (state === "open") {
         $("page").hidden = false;
+        draw(); // so that nothing jumps with the first snapshot
         const ask = () => nats.publish(`${settings.prefix}.watch`, JSON.stringify({ interval_ms: INTERVAL }));
         watching = setInterval(ask, WATCH);
         queueMicrotask(ask); // once it is subscribed
