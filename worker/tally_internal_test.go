@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,7 +42,7 @@ func TestTallyIsBounded(t *testing.T) {
 	steady := versions.Key{Model: "m", Digest: "steady"}
 	const more = 2*tallied + 100
 	for i := range more {
-		c.count(versions.Key{Model: "m", Digest: fmt.Sprint(i)}, fmt.Sprint(i), string(broker.FinishStop))
+		c.count(versions.Key{Model: "m", Digest: strconv.Itoa(i)}, strconv.Itoa(i), string(broker.FinishStop))
 		c.count(steady, "steady", string(broker.FinishStop))
 	}
 	if len(c.versions) != tallied || len(c.names) != tallied {

@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/cellmq/cellmq/broker"
@@ -142,7 +143,7 @@ func (s *Screen) head(v *View) []line {
 		out = append(out, s.latencies(&v.Latency))
 	}
 	if v.Unshown > 0 {
-		more := fmt.Sprint(v.Unshown)
+		more := strconv.Itoa(v.Unshown)
 		if v.Unshown >= maxUnshown {
 			more += " or more"
 		}
