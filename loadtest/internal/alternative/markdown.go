@@ -16,7 +16,10 @@ func (r *Report) Markdown(plots string) string {
 		r.Host, r.Load[0], r.Load[1], r.Duration, r.Warmup, r.Rounds)
 	v := &r.Alternative
 	fmt.Fprintf(&b, "Alternative: PyTorch %s with vector instructions %s, Python %s, BLAS %s", v.Torch, v.Capability, v.Python, v.blas())
-	fmt.Fprintf(&b, ", server arguments `%s`. cellmq: worker arguments `%s`.\n", strings.Join(r.ServerArgs, " "), strings.Join(r.WorkerArgs, " "))
+	if len(r.ServerArgs) > 0 {
+		fmt.Fprintf(&b, ", server arguments `%s`", strings.Join(r.ServerArgs, " "))
+	}
+	fmt.Fprintf(&b, ". cellmq: worker arguments `%s`.\n", strings.Join(r.WorkerArgs, " "))
 	r.most(&b)
 	r.size(&b)
 	for _, m := range r.Models {
