@@ -79,9 +79,14 @@ func TestUnheardFramesAreShared(t *testing.T) {
 func TestFramesInDoubtAreSentAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
+		var mu sync.Mutex // guards the rest
 		var sent []string
 		away, lost := false, 0 // lost: publications until the connection goes
+		locked := func(f func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			f()
+		}
 		r := newResender("inbox", func(subject, _ string, _ []byte) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -101,16 +106,18 @@ func TestFramesInDoubtAreSentAgain(t *testing.T) {
 		want := func(what string, act func(), want ...string) {
 			t.Helper()
 			synctest.Wait()
-			sent = nil
+			locked(func() { sent = nil })
 			act()
 			synctest.Wait()
-			if !slices.Equal(sent, want) {
-				t.Errorf("%s: %v are sent again, want %v", what, sent, want)
-			}
+			locked(func() {
+				if !slices.Equal(sent, want) {
+					t.Errorf("%s: %v are sent again, want %v", what, sent, want)
+				}
+			})
 		}
 		lose := func(after int) {
 			r.disconnected()
-			away, lost = after == 0, after
+			locked(func() { away, lost = after == 0, after })
 		}
 		send("old")
 		time.Sleep(doubtFor + time.Second)
@@ -124,11 +131,11 @@ func TestFramesInDoubtAreSentAgain(t *testing.T) {
 		if err := r.send("refused", nil); err == nil {
 			t.Error("a frame is sent without a connection")
 		}
-		away, lost = false, 3
+		locked(func() { away, lost = false, 3 })
 		send("new") // before the word of the connection has come
 		want("the connection is lost again", r.reconnected, "a")
 		lose(0)
-		away, lost = false, 0
+		locked(func() { away, lost = false, 0 })
 		want("another one", r.reconnected, "a", "b", "unheard", "new")
 		r.missed(4)
 		want("unheard", func() { time.Sleep(resendFirst) }, "unheard")

@@ -165,7 +165,7 @@ func TestGaugesReturnAfterUndeploying(t *testing.T) {
 		if i%3 == 0 {
 			subject = "infer.rt.m.me"
 		}
-		publish(t, nc, subject, "infer.out.me."+id, []byte(`{"input": "a", "max_tokens": 200}`), "Nats-Msg-Id", id)
+		publish(t, nc, subject, "infer.out.me."+id, []byte(`{"input": "a", "max_tokens": 40}`), "Nats-Msg-Id", id)
 		switch i {
 		case requests / 3:
 			s.begin("m", "2", registry.Options{Canary: registry.Whole})
