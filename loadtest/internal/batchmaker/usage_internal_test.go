@@ -12,30 +12,31 @@ import (
 
 func TestReadStat(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]time.Duration{
-		"cpu  100 20 30 4000 500 6 7 8 90 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n": 1710 * time.Millisecond,
-		"cpu 1 2 3 4 5 6 7 8":  270 * time.Millisecond,
-		"cpu 1 2 3 4 5 6 7":    -1,
-		"cpu 1 2 x 4 5 6 7 8":  -1,
-		"intr 1 2 3 4 5 6 7 8": -1,
-		"":                     -1,
+	for text, want := range map[string]usage{
+		"cpu  100 20 30 4000 500 6 7 8 90 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n": {machine: 1710 * time.Millisecond, processors: 1, known: true},
+		"cpu 1 2 3 4 5 6 7 8\ncpu0 1\ncpu7 1\nintr 9\nctxt 9\n":            {machine: 270 * time.Millisecond, processors: 2, known: true},
+		"cpu 1 2 3 4 5 6 7 8\n":          {}, // of how many
+		"cpu 1 2 3 4 5 6 7\ncpu0 1\n":    {},
+		"cpu 1 2 x 4 5 6 7 8\ncpu0 1\n":  {},
+		"intr 1 2 3 4 5 6 7 8\ncpu0 1\n": {},
+		"":                               {},
 	} {
-		got, ok := readStat(text)
-		if !ok {
-			got = -1
-		}
-		if got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
+		machine, processors, ok := readStat(text)
+		if got := (usage{machine: machine, processors: processors, known: ok}); got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
 	}
 }
 
 // TestShare wants what a program itself used, and what was used before, not to count
-// as that of others.
+// as that of others, and the share to be one of the machine's processors, of which this
+// process may have a few.
 func TestShare(t *testing.T) {
 	t.Parallel()
-	cores := time.Duration(runtime.NumCPU())
-	read := func(machine, own time.Duration) usage { return usage{machine: machine, own: own, known: true} }
+	cores := time.Duration(4 * runtime.NumCPU())
+	read := func(machine, own time.Duration) usage {
+		return usage{machine: machine, processors: int(cores), own: own, known: true}
+	}
 	for _, tc := range []struct {
 		name          string
 		before, after usage
