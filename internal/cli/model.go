@@ -102,7 +102,7 @@ func advised(err error) error {
 	case errors.Is(err, registry.ErrThird):
 		advice = "--timeout waits until the workers have freed one"
 	case errors.Is(err, registry.ErrHeld):
-		advice = "'cellmq model show' tells which workers have it, --timeout waits longer"
+		advice = "'cellmq model show' tells which workers have it, without --no-wait it is waited for"
 	case errors.Is(err, registry.ErrDeleting):
 		advice = "'cellmq model push' keeps it when its deletion was interrupted"
 	default:

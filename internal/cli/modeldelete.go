@@ -90,6 +90,8 @@ models without a version that cannot be read, or that have said nothing for an h
 				return usagef("either NAME@VERSION or --unused wanted")
 			case o.timeout <= 0:
 				return usagef("--timeout %v: above 0 wanted, --no-wait waits for nobody", o.timeout)
+			case o.noWait && cmd.Flags().Changed("timeout"):
+				return usagef("--timeout %v: only without --no-wait", o.timeout)
 			}
 			if o.unused {
 				return o.withRegistry(cmd, s, func(ctx context.Context, r *registry.Registry) error { return o.sweep(ctx, r, s) })

@@ -87,6 +87,7 @@ func TestModelDeleteWaits(t *testing.T) {
 	if n := strings.Count(r.err, "waiting"); n != 1 {
 		t.Errorf("it says %d times that it waits", n)
 	}
+	s.run(t, "delete", "trees@1", "--no-wait", "--timeout", "1s").want(t, 2, "", "--timeout 1s: only without --no-wait")
 	for _, timeout := range []string{"0", "-1s"} {
 		s.run(t, "delete", "trees@1", "--timeout", timeout).want(t, 2, "", "--timeout")
 	}
