@@ -108,7 +108,7 @@ func TestAbsentServerIsLogged(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("connect: %q", err)
 	}
-	if log := out.String(); strings.Count(log, "\n") != 1 || strings.Contains(log, "s3cret") || !strings.Contains(log, "127.0.0.1") {
+	if log := out.String(); strings.Count(log, "not reachable") != 1 || strings.Contains(log, "s3cret") || !strings.Contains(log, "127.0.0.1") {
 		t.Errorf("log:\n%s", log)
 	}
 }
