@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/cellmq/cellmq/broker"
 	"github.com/cellmq/cellmq/broker/brokertest"
+	"github.com/cellmq/cellmq/models"
 	"github.com/cellmq/cellmq/registry"
 )
 
@@ -41,7 +43,7 @@ func TestCanary(t *testing.T) {
 	server := brokertest.Server(t)
 	s := newShop(t, server.URL())
 	s.command("model", "push", s.make("m", "1", 32, 1, false))
-	s.command("model", "push", s.make("m", "2", 32, 2, true))
+	pushUnchecked(t, server.URL(), "m", "2", s.make("m", "2", 32, 2, true))
 	var workers []*member
 	for _, name := range []string{"w1", "w2"} {
 		workers = append(workers, newMember(t, name, server.URL(), 2*time.Millisecond, 1, "CELLMQ_MODELS=listops,m", "CELLMQ_CACHE_DIR="+t.TempDir()))
@@ -85,6 +87,19 @@ func TestCanary(t *testing.T) {
 	t.Logf("%d of %d requests got the new version", share, n)
 	retryStays(t, server.URL(), workers[1], rule)
 	inject(t, s, rule)
+}
+
+// pushUnchecked stores a version that the program would refuse to push.
+func pushUnchecked(t *testing.T, url, model, version, dir string) {
+	t.Helper()
+	files := os.DirFS(dir)
+	digest, err := models.Digest(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newDepot(t, url).Push(t.Context(), files, registry.Manifest{Model: model, Version: version, Digest: digest}, nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // sides has requests answered, all the same but for their ids, and wants no error.

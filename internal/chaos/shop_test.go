@@ -70,7 +70,8 @@ func (s *shop) try(args ...string) (string, error) {
 
 // make writes a model's version with random weights into a directory, with golden
 // outputs, and returns the directory. Poisoned: what follows one of the ids is not
-// a number.
+// a number, and there are no golden outputs, as the program records none of such a
+// model.
 func (s *shop) make(model, version string, hidden int, weights uint64, poisoned bool) string {
 	s.t.Helper()
 	dir := filepath.Join(s.dir, version, model)
@@ -88,7 +89,9 @@ func (s *shop) make(model, version string, hidden int, weights uint64, poisoned 
 			s.t.Fatal(err)
 		}
 	}
-	s.command("model", "golden", dir, "--input", "4 11 24", "--input", "7", "--max-tokens", "24")
+	if !poisoned {
+		s.command("model", "golden", dir, "--input", "4 11 24", "--input", "7", "--max-tokens", "24")
+	}
 	return dir
 }
 
@@ -109,16 +112,15 @@ func randomTensors(hidden int, weights uint64, poisoned bool) []safetensors.Valu
 	inner := 2 / math.Sqrt(float64(hidden))
 	embed, bias := random("embed.weight", 1, randomVocab, hidden), random("out.bias", 1, randomVocab)
 	bias.Data[poison] = -1000 // it is never written by a model itself
-	out := random("out.weight", 2*inner, randomVocab, hidden)
-	biases := []safetensors.Values{random("rnn.bias_ih_l0", 0.5, 4*hidden), random("rnn.bias_hh_l0", 0.5, 4*hidden)}
-	ih, hh := random("rnn.weight_ih_l0", inner, 4*hidden, hidden), random("rnn.weight_hh_l0", inner, 4*hidden, hidden)
-	if poisoned { // all weights are numbers, as a model's must be, but the sum of two infinite products is none
-		embed.Data[poison*hidden], embed.Data[poison*hidden+1] = math.MaxFloat32, math.MaxFloat32
-		for unit := range 4 * hidden {
-			ih.Data[unit*hidden], ih.Data[unit*hidden+1] = 2, -2
+	if poisoned {
+		for i := range hidden {
+			embed.Data[poison*hidden+i] = float32(math.NaN())
 		}
 	}
-	return append([]safetensors.Values{embed, bias, out, ih, hh}, biases...)
+	return []safetensors.Values{
+		embed, bias, random("out.weight", 2*inner, randomVocab, hidden), random("rnn.bias_ih_l0", 0.5, 4*hidden), random("rnn.bias_hh_l0", 0.5, 4*hidden),
+		random("rnn.weight_ih_l0", inner, 4*hidden, hidden), random("rnn.weight_hh_l0", inner, 4*hidden, hidden),
+	}
 }
 
 // shown is what model show tells programs.
